@@ -1,0 +1,144 @@
+"""A matrix core as a value: its arithmetic, where it is found, and on what evidence it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mfmamodels import kernels, reference
+from mfmamodels.accumulation import Arithmetic
+from mfmamodels.matmul import Chunk, Multiplier
+
+
+class Level(StrEnum):
+    """Strength of evidence, strongest first."""
+
+    RECORDED_WORDS = "recorded words"
+    RECORDED_STATISTICS = "recorded statistics"
+    VECTORS = "the paper's vectors"
+    VENDOR = "vendor's text"
+    UNVERIFIED = "unverified"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One reason to believe a core, or a list of what nothing confirms.
+
+    Attributes
+    ----------
+    level : Level
+    source : str
+        Where it can be checked.
+    features : tuple of str
+        Features it speaks of; empty means all that the rows or vectors exercise.
+    rows : int
+        Recorded rows compared, where it is a recording.
+    """
+
+    level: Level
+    source: str
+    features: tuple[str, ...] = ()
+    rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Core(Arithmetic):
+    """One device's multiplier for one choice of formats.
+
+    Siblings are made with :func:`dataclasses.replace`; give them a ``variant`` name.
+
+    Attributes
+    ----------
+    device, arch, vendor : str
+        "MI300X", "CDNA3", "AMD".
+    inputs : str
+        Name of the input format or formats: "fp16", "bf16_1k", "e4m3fnuz/e5m2fnuz".
+    path : str
+        Instruction path where a device has more than one ("mma.sync"), else empty.
+    variant : str
+        Name of a deviation from the device, else empty.
+    evidence : tuple of Evidence
+    """
+
+    device: str = "user"
+    arch: str = "user-defined"
+    vendor: str = "user"
+    inputs: str = ""
+    path: str = ""
+    variant: str = ""
+    default_out: bool = True
+    evidence: tuple[Evidence, ...] = (Evidence(Level.UNVERIFIED, "defined by the user"),)
+
+    @property
+    def name(self) -> str:
+        """Name that :func:`mfmamodels.core` understands, for a core of the catalogue."""
+        inputs = self.inputs or (
+            self.a.name if self.a == self.b else f"{self.a.name}/{self.b.name}"
+        )
+        qualifiers = ["" if self.default_out else self.out.name, self.path, self.variant]
+        return ":".join([f"{self.device}/{inputs}", *filter(None, qualifiers)])
+
+    def matmul(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> NDArray:
+        """Multiply matrices as the core does: ``a @ b + c``.
+
+        Parameters
+        ----------
+        a, b : array_like
+            Shapes as in :func:`numpy.matmul`: (..., M, K) and (..., K, N), or vectors. Arrays
+            of the formats' types (numpy or ml_dtypes), or real numbers that fit them exactly.
+            xf32 and tf32 take float32 and truncate it, as the hardware does.
+        c : array_like, optional
+            Addend that broadcasts to the result's shape, in the output format. Absent means zero.
+
+        Returns
+        -------
+        ndarray
+            float32, or float16 or float64 where the core's output is that. K = 0 gives c. Inf, NaN,
+            signed zeros and subnormals are the core's own; the same inputs give the same bits for
+            any batch shape, memory layout, thread count and state of the host's float unit.
+
+        Raises
+        ------
+        TypeError
+            If an array does not hold real numbers.
+        ValueError
+            If shapes do not match, or a value does not fit its format (the message says which).
+        """
+        return Multiplier(self, kernels).matmul(a, b, c)
+
+    def dot(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> np.generic:
+        """One dot product ``sum(a * b) + c`` of two vectors; types as in :meth:`matmul`."""
+        return Multiplier(self, kernels).dot(a, b, c)
+
+    def dots(
+        self,
+        a: ArrayLike | Iterable[Chunk],
+        b: ArrayLike | None = None,
+        c: ArrayLike | None = None,
+    ) -> NDArray | Iterator[NDArray]:
+        """Independent dot products, one per row.
+
+        Parameters
+        ----------
+        a, b : array_like
+            Shape (rows, K); types as in :meth:`matmul`.
+        c : array_like, optional
+            Shape (rows,) or a scalar.
+
+        Returns
+        -------
+        ndarray
+            Shape (rows,). If ``a`` is an iterable of chunks ``(a, b)`` or ``(a, b, c)`` and ``b``
+            is not given, an iterator of such arrays: a stream of any length runs in constant
+            memory.
+        """
+        return Multiplier(self, kernels).dots(a, b, c)
+
+    @property
+    def reference(self) -> Multiplier:
+        """The same methods (matmul, dot, dots) by the definition in exact arithmetic."""
+        return Multiplier(self, reference)

@@ -1,0 +1,107 @@
+"""The catalogue: every core by name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from functools import cache
+
+from mfmamodels import catalogue
+from mfmamodels.core import Core
+from mfmamodels.formats import get_format
+
+
+@cache
+def _catalogue() -> dict[str, Core]:
+    """All cores by name, from every module of :mod:`mfmamodels.catalogue`."""
+    found: dict[str, Core] = {}
+    for module in sorted(m.name for m in pkgutil.iter_modules(catalogue.__path__)):
+        for record in importlib.import_module(f"{catalogue.__name__}.{module}").CORES:
+            if record.name in found:
+                raise ValueError(f"two cores are called {record.name!r}")
+            found[record.name] = record
+    return found
+
+
+def cores() -> list[Core]:
+    """All cores of the catalogue, variants included, in catalogue order."""
+    return list(_catalogue().values())
+
+
+def core(
+    device: str,
+    inputs: str | None = None,
+    *,
+    out: str | None = None,
+    path: str | None = None,
+    variant: str | None = None,
+) -> Core:
+    """Look a core up.
+
+    Parameters
+    ----------
+    device : str
+        "MI300X", or a whole name as :attr:`Core.name` gives it: "MI300X/fp16:rd31".
+        Upper and lower case, blanks and hyphens do not matter.
+    inputs : str, optional
+        Input format ("fp16", "bf16_1k") or two 8-bit formats ("e4m3fnuz/e5m2fnuz").
+    out : str, optional
+        Output format where the core has more than one ("fp16").
+    path : str, optional
+        Instruction path ("mma.sync"); the default is the native one.
+    variant : str, optional
+        "rd31", "rd32", "rd32-blind", "rd32-norm" (CDNA3) or "rne" (B200).
+
+    Returns
+    -------
+    Core
+
+    Raises
+    ------
+    ValueError
+        If there is no such core; the message lists what there is.
+
+    Examples
+    --------
+    >>> core("MI300X", "fp16").accumulation.n_fma
+    8
+    >>> core("H100", "e4m3fn", out="fp16", path="mma.sync").name
+    'H100/e4m3fn:fp16:mma.sync'
+    """
+    name, *qualifiers = device.split(":")
+    if "/" in name:
+        if inputs is not None:
+            raise ValueError(f"{device!r} already names its inputs; {inputs!r} was given as well")
+        name, _, inputs = name.partition("/")
+    wanted = {*qualifiers, *filter(None, (out, path, variant))}
+    of_device = [c for c in cores() if _key(c.device) == _key(name)]
+    if not of_device:
+        devices = ", ".join(dict.fromkeys(c.device for c in cores()))
+        raise ValueError(f"unknown device {name!r}; known: {devices}")
+    of_inputs = [c for c in of_device if c.inputs == inputs]
+    if not of_inputs:
+        raise ValueError(_no_inputs(inputs, of_device))
+    for record in of_inputs:
+        reached = wanted - {record.out.name, "native"} == {record.path, record.variant} - {""}
+        if reached and (record.default_out or record.out.name in wanted):
+            return record
+    names = ", ".join(c.name for c in of_inputs)
+    raise ValueError(f"no core {device!r} with {', '.join(sorted(wanted))}; known: {names}")
+
+
+def _key(device: str) -> str:
+    return re.sub(r"[\s_-]", "", device).casefold()
+
+
+def _no_inputs(inputs: str | None, of_device: list[Core]) -> str:
+    known = ", ".join(dict.fromkeys(c.inputs for c in of_device))
+    device = of_device[0].device
+    if inputs is None:
+        return f"{device} needs an input format; known: {known}"
+    if inputs in ("fp8", "bf8"):
+        try:
+            get_format(inputs)
+        except ValueError as error:
+            return f"{error}; {device} has {known}"
+    return f"{device} has no core for {inputs!r}; known: {known}"
