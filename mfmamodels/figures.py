@@ -77,8 +77,8 @@ _DASHES = {
     "long": (0, (8, 2)),
 }
 
-# AMD in blues and greens, NVIDIA in reds, oranges and purples, after Okabe and Ito's palette; within
-# a vendor the lightness differs, so that a print without colour keeps the order.
+# AMD in blues and greens, NVIDIA in reds, yellows and purples, after the palette of Okabe and Ito;
+# within a vendor the lightness differs, so that a print without colour keeps the order.
 DEVICES: dict[str, Appearance] = {
     "MI100": Appearance("#56B4E9", "o", _DASHES["solid"]),
     "MI210": Appearance("#3A9FBF", "p", _DASHES["long"]),
