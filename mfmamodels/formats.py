@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfmamodels.fpenv import ieee_environment
+from mfmamodels.interop import as_array
 
 
 class Rounding(StrEnum):
@@ -392,7 +393,7 @@ def exact_float64(values: ArrayLike) -> NDArray[np.float64]:
     ValueError
         For integers or long doubles that float64 cannot hold.
     """
-    x = np.asarray(values)
+    x = as_array(values)
     if x.dtype.kind in "cOSUMm":
         raise TypeError(f"an array of real numbers is needed, not of {x.dtype}")
     with np.errstate(over="ignore"):

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from mfmamodels.accumulation import Arithmetic
 from mfmamodels.formats import Format, exact_float64, get_format, round_to
 from mfmamodels.fpenv import ieee_environment
+from mfmamodels.interop import as_array
 
 Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike | None]
 
@@ -61,7 +62,7 @@ class Multiplier:
 
     def dot(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> np.generic:
         """One dot product of two vectors; see :meth:`mfmamodels.core.Core.dot`."""
-        a, b = np.asarray(a), np.asarray(b)
+        a, b = as_array(a), as_array(b)
         if a.ndim != 1 or a.shape != b.shape:
             raise ValueError(f"dot takes two vectors of one length; given {a.shape} and {b.shape}")
         return self.matmul(a, b, c)[()]
@@ -142,7 +143,7 @@ def as_codes(values: ArrayLike, fmt: Format, name: str = "array") -> NDArray:
     ValueError
         If a value does not fit; the message names its index, its neighbours and the way out.
     """
-    x = np.asarray(values)
+    x = as_array(values)
     if x.dtype == fmt.dtype:
         return x.view(fmt.code_dtype)
     try:
@@ -174,5 +175,6 @@ def _refuse(x: NDArray, fits: NDArray, fmt: Format, name: str) -> None:
 
 def _neighbour(value: float, container: str, direction: str) -> float:
     fmt = get_format(container)
-    beyond = "inf" if fmt.has_inf else "saturate"
+    toward_zero = (direction == "rd") == (value > 0)
+    beyond = "saturate" if toward_zero or not fmt.has_inf else "inf"
     return float(round_to(value, fmt, direction, beyond))
