@@ -18,6 +18,7 @@ from mfmamodels.accumulation import (
     PairwiseSum,
     SecondRounding,
 )
+from mfmamodels.array import CoreArray, wrap
 from mfmamodels.core import Core, Evidence, Level
 from mfmamodels.cores import core, cores
 from mfmamodels.formats import (
@@ -39,6 +40,7 @@ __all__ = [
     "AlignedSum",
     "Arithmetic",
     "Core",
+    "CoreArray",
     "EarlyC",
     "Evidence",
     "ExactSum",
@@ -58,6 +60,7 @@ __all__ = [
     "get_format",
     "matmul",
     "round_to",
+    "wrap",
 ]
 
 
