@@ -10,13 +10,15 @@ from functools import cache
 from mfmamodels import catalogue
 from mfmamodels.core import Core
 from mfmamodels.formats import get_format
+from mfmamodels.siblings import change
 
 
 @cache
 def _catalogue() -> dict[str, Core]:
     """All cores by name, from every module of :mod:`mfmamodels.catalogue`."""
     found: dict[str, Core] = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(catalogue.__path__)):
+    names = sorted(m.name for m in pkgutil.iter_modules(catalogue.__path__))
+    for module in (name for name in names if not name.startswith("_")):
         for record in importlib.import_module(f"{catalogue.__name__}.{module}").CORES:
             if record.name in found:
                 raise ValueError(f"two cores are called {record.name!r}")
@@ -51,7 +53,8 @@ def core(
     path : str, optional
         Instruction path ("mma.sync"); the default is the native one.
     variant : str, optional
-        "rd31", "rd32", "rd32-blind", "rd32-norm" (CDNA3) or "rne" (B200).
+        "rd31", "rd32", "rd32-blind", "rd32-norm" (CDNA3) or "rne" (B200); or one changed feature,
+        "rounding=rtz", "c.sum_frac_bits=31" (:mod:`mfmamodels.siblings`).
 
     Returns
     -------
@@ -74,7 +77,9 @@ def core(
         if inputs is not None:
             raise ValueError(f"{device!r} already names its inputs; {inputs!r} was given as well")
         name, _, inputs = name.partition("/")
-    wanted = {*qualifiers, *filter(None, (out, path, variant))}
+    qualifiers += [q for given in (out, path, variant) if given for q in given.split(":")]
+    changes = [q for q in qualifiers if "=" in q]
+    wanted = set(qualifiers) - set(changes)
     of_device = [c for c in cores() if _key(c.device) == _key(name)]
     if not of_device:
         devices = ", ".join(dict.fromkeys(c.device for c in cores()))
@@ -85,9 +90,17 @@ def core(
     for record in of_inputs:
         reached = wanted - {record.out.name, "native"} == {record.path, record.variant} - {""}
         if reached and (record.default_out or record.out.name in wanted):
-            return record
+            return _changed(record, changes)
     names = ", ".join(c.name for c in of_inputs)
     raise ValueError(f"no core {device!r} with {', '.join(sorted(wanted))}; known: {names}")
+
+
+def _changed(record: Core, changes: list[str]) -> Core:
+    """A sibling with features changed, each given as "field=value"."""
+    for text in changes:
+        field, _, value = text.partition("=")
+        record = change(record, field, value)
+    return record
 
 
 def _key(device: str) -> str:
