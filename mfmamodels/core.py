@@ -37,12 +37,18 @@ class Evidence:
         Features it speaks of; empty means all that the rows or vectors exercise.
     rows : int
         Recorded rows compared, where it is a recording.
+    case : str
+        Name of the recorded case, where it has one.
+    independent : bool
+        False where the same bytes already stand as evidence of another core.
     """
 
     level: Level
     source: str
     features: tuple[str, ...] = ()
     rows: int = 0
+    case: str = ""
+    independent: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from mfmamodels.accumulation import (
     PairwiseSum,
     SecondRounding,
 )
+from mfmamodels.catalogue._amd_evidence import evidence, variant_evidence
 from mfmamodels.core import Core
 from mfmamodels.formats import FORMATS, Rounding
 
@@ -33,6 +34,7 @@ def _core(device: str, arch: str, inputs: str, accumulation: Accumulation) -> Co
         out=FORMATS[out],
         accumulation=accumulation,
         nan=_NAN[out],
+        evidence=evidence(device, arch, inputs),
     )
 
 
@@ -107,7 +109,12 @@ def _variants(core: Core) -> list[Core]:
     if not isinstance(kind, AlignedSum):
         return []
     return [
-        replace(core, variant=name, accumulation=replace(kind, c=replace(kind.c, **changes)))
+        replace(
+            core,
+            variant=name,
+            accumulation=replace(kind, c=replace(kind.c, **changes)),
+            evidence=variant_evidence(name),
+        )
         for name, changes in CDNA3_VARIANTS.items()
     ]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mfmamodels.accumulation import AlignedSum, EarlyC, LastC
-from mfmamodels.core import Core
+from mfmamodels.catalogue._nvidia_evidence import evidence
+from mfmamodels.core import Core, Evidence, Level
 from mfmamodels.formats import FORMATS, Rounding
 
 _NAN = {"fp32": 0x7FFFFFFF, "fp16": 0x7FFF}
@@ -39,7 +40,7 @@ VOLTA = {
 TURING = {
     "fp16": {
         ("fp32", ""): _aligned(8, 24),
-        ("fp16", ""): _aligned(8, 24, rounding=_RNE),
+        ("fp16", ""): _aligned(8, 24, rounding=_RNE, e_min=-20),
     },
 }
 _AMPERE_16BIT = _aligned(8, 24, e_min=-132)
@@ -69,6 +70,7 @@ _HOPPER_COMMON = {
 # Native fp8 (WGMMA) keeps 13 bits; the mma.sync way is another arithmetic.
 _HOPPER_FP8 = {
     ("fp32", ""): _aligned(32, 13, e_min=-133, out_frac_bits=13),
+    ("fp16", ""): _aligned(32, 13, rounding=_RNE, e_min=-21),
     ("fp32", "mma.sync"): _fp8_products_in_two_blocks(Rounding.RTZ),
     ("fp16", "mma.sync"): _fp8_products_in_two_blocks(_RNE),
 }
@@ -76,10 +78,14 @@ HOPPER = {**_HOPPER_COMMON, **{fp8: _HOPPER_FP8 for fp8 in _FP8}}
 
 _BLACKWELL_FP8 = {
     ("fp32", ""): _aligned(32, 25, e_min=-133),
+    ("fp16", ""): _aligned(32, 25, rounding=_RNE, e_min=-21),
     ("fp32", "mma.sync"): _fp8_products_in_two_blocks(Rounding.RTZ),
     ("fp16", "mma.sync"): _fp8_products_in_two_blocks(_RNE),
 }
 BLACKWELL = {**_HOPPER_COMMON, **{fp8: _BLACKWELL_FP8 for fp8 in _FP8}}
+# sm_120 has an fp8 instruction of its own (QMMA), so mma.sync is the native way there.
+_NATIVE_FP8 = {way: kind for way, kind in _BLACKWELL_FP8.items() if way[1] == ""}
+RTX_BLACKWELL = {**_HOPPER_COMMON, **{fp8: _NATIVE_FP8 for fp8 in _FP8}}
 
 _DEVICES = {
     "V100": ("Volta", VOLTA),
@@ -92,6 +98,7 @@ _DEVICES = {
     "H100": ("Hopper", HOPPER),
     "H200": ("Hopper", HOPPER),
     "B200": ("Blackwell", BLACKWELL),
+    "RTX-PRO-6000": ("RTX Blackwell", RTX_BLACKWELL),
 }
 
 
@@ -109,6 +116,7 @@ def _cores(device: str, arch: str, table: dict) -> list[Core]:
             accumulation=accumulation,
             nan=_NAN[out],
             default_out=out == "fp32",
+            evidence=evidence(device, arch, inputs, out, path),
         )
         for inputs, ways in table.items()
         for (out, path), accumulation in ways.items()
@@ -121,7 +129,14 @@ for _device, (_arch, _table) in _DEVICES.items():
 
 # 8.1's question: is RTZ of the result what makes B200's error grow? A sibling answers it.
 CORES += [
-    replace(core, variant="rne", accumulation=replace(core.accumulation, rounding=_RNE))
+    replace(
+        core,
+        variant="rne",
+        accumulation=replace(core.accumulation, rounding=_RNE),
+        evidence=(
+            Evidence(Level.UNVERIFIED, "not the hardware: B200 with its results rounded RNE"),
+        ),
+    )
     for core in CORES
     if core.device == "B200" and core.out.name == "fp32" and not core.path
 ]
