@@ -113,7 +113,7 @@ def _exponent(kind: AlignedSum, p: mpf, a: Number, b: Number) -> int:
 def _aligned_sum(kind: AlignedSum, terms: list[Term], e_max: int) -> mpf:
     """Sum of terms cut at the fraction bits below e_max (Algorithm 1 line 4)."""
     quantum = e_max - kind.frac_bits
-    return mp.fsum(round_at(x, quantum, kind.align_rounding) for x, _ in terms)
+    return mp.fsum(round_at(x, quantum, kind.align_rounding) for x, _ in terms if x != 0)
 
 
 def _largest_exponent(kind: AlignedSum, terms: list[Term]) -> int | None:
