@@ -75,7 +75,7 @@ def _positive_zero(x: Number) -> Number:
 
 def _as_operand(value: mpf, out: Format, negative: bool) -> Number:
     """Give a result the exponent with which it enters the next block as c."""
-    if not mp.isfinite(value) or value == 0:
+    if not mp.isfinite(value) or not value:
         return Number(value, out.emin, negative)
     return Number(value, max(exponent_of(value), out.emin), negative)
 
@@ -105,7 +105,7 @@ def _limited(p: mpf, kind: AlignedSum) -> mpf:
 
 def _exponent(kind: AlignedSum, p: mpf, a: Number, b: Number) -> int:
     """Exponent of a product: un-normalised, it is the sum of its operands' exponents."""
-    if kind.normalised_products and p != 0:
+    if kind.normalised_products and p:
         return exponent_of(p)
     return a.exponent + b.exponent
 
@@ -113,12 +113,12 @@ def _exponent(kind: AlignedSum, p: mpf, a: Number, b: Number) -> int:
 def _aligned_sum(kind: AlignedSum, terms: list[Term], e_max: int) -> mpf:
     """Sum of terms cut at the fraction bits below e_max (Algorithm 1 line 4)."""
     quantum = e_max - kind.frac_bits
-    return mp.fsum(round_at(x, quantum, kind.align_rounding) for x, _ in terms if x != 0)
+    return mp.fsum(round_at(x, quantum, kind.align_rounding) for x, _ in terms if x)
 
 
 def _largest_exponent(kind: AlignedSum, terms: list[Term]) -> int | None:
     """Largest exponent of the nonzero terms, none if all are zero; not below e_min."""
-    exponents = [e for x, e in terms if x != 0]
+    exponents = [e for x, e in terms if x]
     if not exponents:
         return None
     return max(exponents) if kind.e_min == UNLIMITED else max([*exponents, kind.e_min])
@@ -173,7 +173,7 @@ def _below(exponent: int, bits: Bits) -> Bits:
 
 def _second_rounding(late: LateC, s_acc: mpf, e_c: int, out: Format) -> mpf:
     """Round S_acc again before the result's rounding (lines 12-13)."""
-    if late.second is SecondRounding.NONE or s_acc == 0:
+    if late.second is SecondRounding.NONE or not s_acc:
         return s_acc
     exponent = e_c if late.second is SecondRounding.BLIND else exponent_of(s_acc)
     if late.second is SecondRounding.SUBNORMAL_AWARE:

@@ -12,7 +12,7 @@ def round_number(x: mpf, fmt: Format, rounding: Rounding, negative_zero: bool) -
     """Round an exact result; the sign of a zero is that of x, or as given where x is zero."""
     if not mp.isfinite(x):
         return Number(x, 0, bool(x < 0))
-    negative = bool(x < 0) or (x == 0 and negative_zero)
+    negative = bool(x < 0) or (not x and negative_zero)
     return Number(round_out(x, fmt, rounding), fmt.emin, negative)
 
 

@@ -34,7 +34,7 @@ class Number(NamedTuple):
     @property
     def is_zero(self) -> bool:
         """Whether the value is +0 or -0."""
-        return self.value == 0
+        return not self.value
 
 
 def decode(code: int, fmt: Format) -> Number:
@@ -82,7 +82,7 @@ def round_out(x: mpf, fmt: Format, rounding: Rounding, fraction_bits: Bits = UNL
     The exponent is bounded below (subnormals) by the format; magnitudes of 2**(emax + 1) and more
     become infinities, whatever the direction.
     """
-    if x == 0:
+    if not x:
         return ZERO
     bits = fmt.fraction_bits if fraction_bits == UNLIMITED else fraction_bits
     rounded = round_at(x, max(exponent_of(x), fmt.emin) - bits, rounding)
@@ -95,11 +95,11 @@ def encode(x: mpf, fmt: Format, nan: int, *, negative_zero: bool = False) -> int
     """Code of a number that the format can hold; ``nan`` is the code of every NaN."""
     if mp.isnan(x):
         return nan
-    negative = x < 0 or (x == 0 and negative_zero)
+    negative = x < 0 or (not x and negative_zero)
     sign = fmt.sign_mask if negative else 0
     if mp.isinf(x):
         return sign | fmt.inf_code
-    if x == 0:
+    if not x:
         return sign
     exponent = max(exponent_of(x), fmt.emin)
     significand = int(mp.ldexp(abs(x), fmt.fraction_bits - exponent))
@@ -109,8 +109,8 @@ def encode(x: mpf, fmt: Format, nan: int, *, negative_zero: bool = False) -> int
 
 def product(a: Number, b: Number) -> mpf:
     """Exact product; NaN for infinity times zero."""
-    if (mp.isinf(a.value) and b.is_zero) or (mp.isinf(b.value) and a.is_zero):
-        return mp.nan
+    if a.is_zero or b.is_zero:
+        return ZERO if mp.isfinite(a.value) and mp.isfinite(b.value) else mp.nan
     return a.value * b.value
 
 
