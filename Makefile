@@ -4,7 +4,7 @@
 PYTHON ?= python3
 RUN := .venv/bin/python -m
 # Tests run in as many processes as there are cores, up to four: each one loads the compiled kernels.
-PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4
+PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4 --dist=loadgroup
 SNAKEMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
