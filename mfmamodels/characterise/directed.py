@@ -209,7 +209,7 @@ def near_tie(core: Arithmetic, rows: int, k: int, rng: Generator) -> Rows:
 
 
 def _plan(core: Arithmetic, rows: int, rng: Generator) -> _Plan:
-    role = rng.choice(4, rows, p=[0.55, 0.15, 0.2, 0.1])
+    role = rng.choice(4, rows, p=[0.52, 0.12, 0.2, 0.16])
     crossing = rng.choice(3, rows, p=[0.4, 0.35, 0.25])
     exponent = _main_exponents(core, rng, role == _MAIN)
     nearest = core.accumulation.rounding is Rounding.RNE
@@ -290,7 +290,9 @@ def _tail_exponents(core: Arithmetic, rng: Generator, plan: _Plan) -> Ints:
     """Exponents of tails: where the core cuts, somewhere in positions 24 to 36, or far below."""
     rows = plan.role.size
     cuts = [rng.choice(_cutting_positions(core, under_c=c), rows) for c in (False, True)]
-    at_cut = np.where(plan.role == _MAIN, cuts[1], cuts[0])
+    # Products below all normal numbers lie under a c = 0 that counts as the smallest of these.
+    under_c = (plan.role == _MAIN) | (plan.exponent < core.out.emin)
+    at_cut = np.where(under_c, cuts[1], cuts[0])
     first = result_fraction_bits(core) + 1
     close = rng.integers(first, first + 13, rows)
     far = rng.integers(first + 13, first + 48, rows)

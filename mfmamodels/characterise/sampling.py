@@ -156,9 +156,9 @@ def _exponent_mantissa_codes(
         m = min(m, largest)
         code = np.int64(0)
         if m != 0:
-            lead = bits - 1
-            while not (m >> lead) & 1:
-                lead -= 1
+            # The exponent of m as a float64, which rounding may have raised by one.
+            lead = (np.float64(m).view(np.int64) >> 52) - 1023
+            lead -= m >> lead == 0
             exponent = max(e + lead - (bits - 1), emin)
             shift = exponent - precision + bits - e  # of the format's quantum above that of m
             if shift <= 0:
