@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import os
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +119,29 @@ def _list() -> int:
 
 
 def _describe(study: Study) -> int:
-    print(study.title)
-    print("\nOptions (section studies." + study.name + " of the configuration):")
-    for key, schema in study.module.SCHEMA.get("properties", {}).items():
-        print(f"  {key} = {json.dumps(study.config.get(key))}")
-        print(f"      {schema.get('description', '')}")
-    print("\nJobs:\n  " + "\n  ".join(study.jobs.values()))
-    print("\nFigures:\n  " + "\n  ".join(study.figures))
+    """Print a study's options as a section that can be pasted into a configuration file."""
+    print(f"# {study.title}")
+    print(f"# Jobs: {', '.join(study.jobs.values())}")
+    print(f"# Figures: {', '.join(study.figures)}")
+    print(f"studies:\n  {study.name}:")
+    for line in _option_lines(study.config, study.module.SCHEMA):
+        print(f"    {line}")
     return 0
+
+
+def _option_lines(values: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    """YAML of a section, each option under its description."""
+    for key, option in schema["properties"].items():
+        yield from textwrap.wrap(
+            option["description"], 88, initial_indent="# ", subsequent_indent="# "
+        )
+        if "properties" in option and isinstance(values[key], dict):
+            yield f"{key}:"
+            yield from (f"  {line}" for line in _option_lines(values[key], option))
+        else:
+            # YAML marks the end of a document that is a single value with a line of its own.
+            text = yaml.safe_dump(values[key], default_flow_style=True, width=math.inf)
+            yield f"{key}: " + text.removesuffix("...\n").strip()
 
 
 def _study(name: str, options: argparse.Namespace) -> Study:

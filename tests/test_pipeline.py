@@ -4,8 +4,10 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -22,6 +24,8 @@ pytestmark = pytest.mark.xdist_group("pipeline")
 STUDY = '''
 """Counts, so that the pipeline has something to carry."""
 
+import time
+
 TITLE = "Counting"
 SCHEMA = {
     "type": "object",
@@ -33,6 +37,7 @@ SCHEMA = {
             "default": ["MI100/fp16", "double"],
             "description": "Cores that count.",
         },
+        "pause": {"type": "number", "default": 0, "description": "Seconds to wait before."},
         "scale": {"type": "number", "default": 1.0, "description": "A factor."},
         "limits": {
             "type": "object",
@@ -56,6 +61,7 @@ def run(job, config, seed, progress=None):
 
     from applications._counting import start
 
+    time.sleep(config["pause"])
     if config["scale"] < 0:
         raise ValueError("cannot count down")
     progress(1, 1, "counted")
@@ -264,6 +270,33 @@ def test_a_failing_job_says_so_in_one_line_and_leaves_no_result(tree):
     assert not list((tree.folder / "down" / "results").rglob("*.nc"))
 
 
+@pytest.mark.full
+def test_a_killed_run_leaves_whole_results_and_the_next_one_goes_on(tree):
+    tree.write("slow.yaml", "studies: {counting: {pause: 3}}\n")
+    folder = tree.folder / "slow"
+    folder.mkdir()
+    options = ["--configfile", "slow.yaml", "--directory", "slow", "figure_count"]
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *options]
+    with open(folder / "output", "w") as output:
+        run = subprocess.Popen(
+            command, cwd=tree.folder, stdout=output, stderr=output, start_new_session=True
+        )
+        deadline = time.monotonic() + 300
+        while "Finished" not in (folder / "output").read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    (kept,) = folder.glob("results/counting/[!.]*")
+    with xr.open_dataset(kept) as result:
+        assert result.y.values.tolist() == [1, 2, 3, 4]
+    before = kept.stat().st_mtime_ns
+    done = tree.snakemake(*options)
+    assert done.returncode == 0, done.stderr
+    assert len(list(folder.glob("results/counting/[!.]*.nc"))) == 2
+    assert kept.stat().st_mtime_ns == before
+    assert (folder / "figures" / "figure_count.png").is_file()
+
+
 WRONG = {
     "nan": ("studies: {counting: {scale: .nan}}", "studies.counting.scale is nan"),
     "misspelt key": ("sede: 2", "unknown key 'sede'; did you mean 'seed'?"),
@@ -331,8 +364,10 @@ def test_the_command_line_lists_and_describes(study, capsys):
     assert capsys.readouterr().out == "counting  Counting\n"
     assert main(["describe", "counting"]) == 0
     described = capsys.readouterr().out
-    for part in ("scale = 1.0", "A factor.", "MI100/fp16", "figure_count"):
+    for part in ("# A factor.", "# Jobs: MI100/fp16, double", "figure_count"):
         assert part in described
+    section = yaml.safe_load(described)["studies"]["counting"]
+    assert section == _registry.make("counting", _config.complete({})).config
 
 
 @pytest.mark.parametrize(
