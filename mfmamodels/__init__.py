@@ -31,6 +31,7 @@ from mfmamodels.formats import (
     get_format,
     round_to,
 )
+from mfmamodels.instructions import Instruction, instruction
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "ExactSum",
     "FmaChain",
     "Format",
+    "Instruction",
     "LastC",
     "LateC",
     "Level",
@@ -58,6 +60,7 @@ __all__ = [
     "decode",
     "encode",
     "get_format",
+    "instruction",
     "matmul",
     "round_to",
     "wrap",

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfmamodels import kernels, reference
 from mfmamodels.accumulation import Arithmetic
-from mfmamodels.matmul import Chunk, Multiplier
+from mfmamodels.matmul import Chunk, Multiplier, as_codes
+
+if TYPE_CHECKING:
+    from mfmamodels.trace import Trace
 
 
 class Level(StrEnum):
@@ -143,6 +147,34 @@ class Core(Arithmetic):
             memory.
         """
         return Multiplier(self, kernels).dots(a, b, c)
+
+    def trace(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> Trace:
+        """One dot product step by step, by the definition in exact arithmetic.
+
+        Parameters
+        ----------
+        a, b : array_like
+            Shape (K,); types as in :meth:`matmul`.
+        c : scalar, optional
+
+        Returns
+        -------
+        mfmamodels.trace.Trace
+            Its ``steps`` are records; printed, it shows every exponent, aligned significand (what
+            is cut off after a bar), sum and rounding.
+        """
+        from mfmamodels.trace import trace
+
+        codes = [as_codes(x, fmt, name) for x, fmt, name in ((a, self.a, "a"), (b, self.b, "b"))]
+        if codes[0].ndim != 1 or codes[0].shape != codes[1].shape:
+            raise ValueError(
+                f"trace takes two vectors of one length; given {codes[0].shape} and "
+                f"{codes[1].shape}"
+            )
+        addend = as_codes(0.0 if c is None else c, self.out, "c")
+        if addend.size != 1:
+            raise ValueError(f"trace takes one number as c; given shape {addend.shape}")
+        return trace(self, codes[0].tolist(), codes[1].tolist(), int(addend.item()))
 
     @property
     def reference(self) -> Multiplier:

@@ -10,7 +10,11 @@ from functools import cache
 from mfmamodels import catalogue
 from mfmamodels.core import Core
 from mfmamodels.formats import get_format
+from mfmamodels.instructions import instruction, is_instruction
 from mfmamodels.siblings import change
+
+#: Other names of devices.
+_ALIASES = {"ada": "RTX-1000-Ada"}
 
 
 @cache
@@ -38,6 +42,7 @@ def core(
     out: str | None = None,
     path: str | None = None,
     variant: str | None = None,
+    arch: str | None = None,
 ) -> Core:
     """Look a core up.
 
@@ -45,7 +50,8 @@ def core(
     ----------
     device : str
         "MI300X", or a whole name as :attr:`Core.name` gives it: "MI300X/fp16:rd31".
-        Upper and lower case, blanks and hyphens do not matter.
+        Upper and lower case, blanks and hyphens do not matter. Or an AMD instruction,
+        "v_mfma_f32_32x32x8_f16": its core, with N_FMA no larger than the instruction's k.
     inputs : str, optional
         Input format ("fp16", "bf16_1k") or two 8-bit formats ("e4m3fnuz/e5m2fnuz").
     out : str, optional
@@ -55,6 +61,8 @@ def core(
     variant : str, optional
         "rd31", "rd32", "rd32-blind", "rd32-norm" (CDNA3) or "rne" (B200); or one changed feature,
         "rounding=rtz", "c.sum_frac_bits=31" (:mod:`mfmamodels.siblings`).
+    arch : str, optional
+        "CDNA1", "CDNA2" or "CDNA3", for an instruction that more than one of them has.
 
     Returns
     -------
@@ -72,6 +80,12 @@ def core(
     >>> core("H100", "e4m3fn", out="fp16", path="mma.sync").name
     'H100/e4m3fn:fp16:mma.sync'
     """
+    if is_instruction(device):
+        if inputs or out or path:
+            raise ValueError(f"the instruction {device!r} names its formats: give no others")
+        return _of_instruction(device, arch, variant)
+    if arch is not None:
+        raise ValueError(f"arch goes with the name of an instruction, which {device!r} is not")
     name, *qualifiers = device.split(":")
     if "/" in name:
         if inputs is not None:
@@ -80,7 +94,8 @@ def core(
     qualifiers += [q for given in (out, path, variant) if given for q in given.split(":")]
     changes = [q for q in qualifiers if "=" in q]
     wanted = set(qualifiers) - set(changes)
-    of_device = [c for c in cores() if _key(c.device) == _key(name)]
+    wanted_device = _key(_ALIASES.get(_key(name), name))
+    of_device = [c for c in cores() if _key(c.device) == wanted_device]
     if not of_device:
         devices = ", ".join(dict.fromkeys(c.device for c in cores()))
         raise ValueError(f"unknown device {name!r}; known: {devices}")
@@ -93,6 +108,15 @@ def core(
             return _changed(record, changes)
     names = ", ".join(c.name for c in of_inputs)
     raise ValueError(f"no core {device!r} with {', '.join(sorted(wanted))}; known: {names}")
+
+
+def _of_instruction(name: str, arch: str | None, variant: str | None) -> Core:
+    """The core that runs an instruction: one of few products cannot fill a larger addition."""
+    found = instruction(name, arch)
+    record = core(found.device, found.inputs, variant=variant)
+    if record.accumulation.n_fma <= found.k:
+        return record
+    return change(record, "n_fma", str(found.k))
 
 
 def _changed(record: Core, changes: list[str]) -> Core:

@@ -31,6 +31,7 @@ from mfmamodels.reference.numbers import (
     round_out,
     special_sum,
 )
+from mfmamodels.reference.record import note
 
 Term = tuple[mpf, int]  # value and exponent of its un-normalised significand
 
@@ -64,6 +65,7 @@ def _instructions(kind: AlignedSum, last: LastC, pairs: list, c: Number, out: Fo
         run = max(last.products, len(kind.order))
         for block in _blocks(kind, pairs[start : start + last.products], run):
             r = _block(kind, block, r, out)
+        note("last c", ["r", "c"], [r.value, c.value])
         c = add(_positive_zero(r), _positive_zero(c), out, last.rounding)
         c = _as_operand(c.value, out, c.negative)
     return c
@@ -82,7 +84,10 @@ def _as_operand(value: mpf, out: Format, negative: bool) -> Number:
 
 def _block(kind: AlignedSum, pairs: list[tuple[Number, Number]], c: Number, out: Format) -> Number:
     """One multi-term addition."""
-    products = [_limited(product(a, b), kind) for a, b in pairs]
+    note("block", ["c"], [c.value], exponents=[c.exponent])
+    exact = [product(a, b) for a, b in pairs]
+    products = [_limited(p, kind) for p in exact]
+    note("products", "p", exact, products, exponents=[a.exponent + b.exponent for a, b in pairs])
     special = special_sum([*products, c.value])
     if special is not None:
         return Number(special, 0, bool(special < 0))
@@ -91,6 +96,7 @@ def _block(kind: AlignedSum, pairs: list[tuple[Number, Number]], c: Number, out:
         s_acc = _late(kind, kind.c, terms, c, out)
     else:
         s_acc = _early(kind, terms, c)
+    note("sum", ["S_acc"], [s_acc])
     d = round_out(s_acc, out, kind.rounding, kind.out_frac_bits)
     return _as_operand(d, out, bool(s_acc < 0))
 
@@ -110,10 +116,14 @@ def _exponent(kind: AlignedSum, p: mpf, a: Number, b: Number) -> int:
     return a.exponent + b.exponent
 
 
-def _aligned_sum(kind: AlignedSum, terms: list[Term], e_max: int) -> mpf:
+def _aligned_sum(kind: AlignedSum, terms: list[Term], e_max: int, labels: list[str]) -> mpf:
     """Sum of terms cut at the fraction bits below e_max (Algorithm 1 line 4)."""
     quantum = e_max - kind.frac_bits
-    return mp.fsum(round_at(x, quantum, kind.align_rounding) for x, _ in terms if x)
+    exact, exponents = [x for x, _ in terms], [e for _, e in terms]
+    kept = [round_at(x, quantum, kind.align_rounding) if x else x for x in exact]
+    note("align", labels, exact, kept, exponents=exponents, exponent=e_max, quantum=quantum,
+         rounding=kind.align_rounding)  # fmt: skip
+    return mp.fsum(kept)
 
 
 def _largest_exponent(kind: AlignedSum, terms: list[Term]) -> int | None:
@@ -129,24 +139,35 @@ def _early(kind: AlignedSum, terms: list[Term], c: Number) -> mpf:
     assert isinstance(kind.c, EarlyC | LastC)
     terms = [*terms, (c.value, c.exponent)]
     e_max = _largest_exponent(kind, terms)
-    return ZERO if e_max is None else _aligned_sum(kind, terms, e_max)
+    labels = [*_labels(len(terms) - 1), "c"]
+    return ZERO if e_max is None else _aligned_sum(kind, terms, e_max, labels)
+
+
+def _labels(count: int) -> list[str]:
+    return [f"p{i}" for i in range(1, count + 1)]
 
 
 def _products_sum(kind: AlignedSum, terms: list[Term]) -> tuple[mpf, int | None]:
     """Sum of the products and their largest exponent (lines 3-4; Algorithm 2 lines 3-8)."""
-    groups = [terms[i :: kind.interleave] for i in range(kind.interleave)]
+    labels = _labels(len(terms))
     summed = []
-    for group in groups:
+    for i in range(kind.interleave):
+        group = terms[i :: kind.interleave]
         e_group = _largest_exponent(kind, group)
         if e_group is not None:
-            summed.append((_aligned_sum(kind, group, e_group), e_group))
+            s = _aligned_sum(kind, group, e_group, labels[i :: kind.interleave])
+            summed.append((s, e_group))
     if not summed:
         return ZERO, None
     e_max = max(e for _, e in summed)
     if kind.interleave == 1:
         return summed[0][0], e_max
     quantum = e_max - kind.frac_bits
-    return mp.fsum(round_at(s, quantum, kind.join_rounding) for s, _ in summed), e_max
+    exact, exponents = [s for s, _ in summed], [e for _, e in summed]
+    kept = [round_at(s, quantum, kind.join_rounding) for s in exact]
+    note("join", "S", exact, kept, exponents=exponents, exponent=e_max, quantum=quantum,
+         rounding=kind.join_rounding)  # fmt: skip
+    return mp.fsum(kept), e_max
 
 
 def _late(kind: AlignedSum, late: LateC, terms: list[Term], c: Number, out: Format) -> mpf:
@@ -161,9 +182,17 @@ def _late(kind: AlignedSum, late: LateC, terms: list[Term], c: Number, out: Form
         e_c = late.zero_exponent
     if e_max >= e_c:
         if late.c_max_shift != UNLIMITED and e_max - e_c > late.c_max_shift:
+            note("drop c", ["c"], [c.value], [ZERO], exponents=[e_c], exponent=e_max)
             return s  # Algorithm 2 line 14
-        return s + round_at(c.value, _below(e_max, late.c_frac_bits), late.rounding)
-    shifted = round_at(s, _below(e_c, late.sum_frac_bits), late.rounding)
+        quantum = _below(e_max, late.c_frac_bits)
+        c_shifted = round_at(c.value, quantum, late.rounding)
+        note("shift c", ["S", "c"], [s, c.value], [s, c_shifted], exponents=[e_max, e_c],
+             exponent=e_max, quantum=quantum, rounding=late.rounding)  # fmt: skip
+        return s + c_shifted
+    quantum = _below(e_c, late.sum_frac_bits)
+    shifted = round_at(s, quantum, late.rounding)
+    note("shift sum", ["S", "c"], [s, c.value], [shifted, c.value], exponents=[e_max, e_c],
+         exponent=e_c, quantum=quantum, rounding=late.rounding)  # fmt: skip
     return _second_rounding(late, shifted + c.value, e_c, out)
 
 
@@ -178,4 +207,8 @@ def _second_rounding(late: LateC, s_acc: mpf, e_c: int, out: Format) -> mpf:
     exponent = e_c if late.second is SecondRounding.BLIND else exponent_of(s_acc)
     if late.second is SecondRounding.SUBNORMAL_AWARE:
         exponent = max(exponent, out.emin)
-    return round_at(s_acc, exponent - late.second_frac_bits, late.rounding)
+    quantum = exponent - late.second_frac_bits
+    rounded = round_at(s_acc, quantum, late.rounding)
+    note("second rounding", ["S_acc"], [s_acc], [rounded], exponent=exponent, quantum=quantum,
+         rounding=late.rounding)  # fmt: skip
+    return rounded

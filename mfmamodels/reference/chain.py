@@ -5,6 +5,7 @@ from __future__ import annotations
 from mfmamodels.accumulation import Arithmetic, FmaChain
 from mfmamodels.reference.ieee import fused_multiply_add
 from mfmamodels.reference.numbers import Number, decode, encode
+from mfmamodels.reference.record import note
 
 
 def dot(arithmetic: Arithmetic, pairs: list[tuple[Number, Number]], c: int) -> int:
@@ -13,5 +14,6 @@ def dot(arithmetic: Arithmetic, pairs: list[tuple[Number, Number]], c: int) -> i
     assert isinstance(kind, FmaChain)
     d = decode(c, out)
     for a, b in pairs:
+        note("block", ["c"], [d.value])
         d = fused_multiply_add(a, b, d, out, kind.rounding)
     return encode(d.value, out, arithmetic.nan, negative_zero=d.negative)

@@ -6,6 +6,7 @@ from mpmath import mpf
 
 from mfmamodels.formats import Format, Rounding
 from mfmamodels.reference.numbers import Number, mp, product, round_out, special_sum
+from mfmamodels.reference.record import note
 
 
 def round_number(x: mpf, fmt: Format, rounding: Rounding, negative_zero: bool) -> Number:
@@ -18,11 +19,13 @@ def round_number(x: mpf, fmt: Format, rounding: Rounding, negative_zero: bool) -
 
 def multiply(a: Number, b: Number, fmt: Format, rounding: Rounding) -> Number:
     """Rounded product."""
+    note("multiply", ["a", "b"], [a.value, b.value])
     return round_number(product(a, b), fmt, rounding, a.negative != b.negative)
 
 
 def add(x: Number, y: Number, fmt: Format, rounding: Rounding) -> Number:
     """Rounded sum. Zeros of one sign keep it; an exact cancellation is +0 (-0 rounding down)."""
+    note("add", ["x", "y"], [x.value, y.value])
     special = special_sum([x.value, y.value])
     if special is not None:
         return round_number(special, fmt, rounding, False)
@@ -33,5 +36,6 @@ def add(x: Number, y: Number, fmt: Format, rounding: Rounding) -> Number:
 
 def fused_multiply_add(a: Number, b: Number, c: Number, fmt: Format, rounding: Rounding) -> Number:
     """``a*b + c`` with one rounding: the sum of the exact product and c."""
+    note("multiply-add", ["a", "b"], [a.value, b.value])
     exact_product = Number(product(a, b), 0, a.negative != b.negative)
     return add(exact_product, c, fmt, rounding)

@@ -13,6 +13,7 @@ from mpmath import MPContext, mpf
 
 from mfmamodels.accumulation import UNLIMITED, Arithmetic, Bits
 from mfmamodels.formats import Format, Rounding, Specials
+from mfmamodels.reference.record import note
 
 mp = MPContext()
 mp.prec = 4500
@@ -85,9 +86,12 @@ def round_out(x: mpf, fmt: Format, rounding: Rounding, fraction_bits: Bits = UNL
     if not x:
         return ZERO
     bits = fmt.fraction_bits if fraction_bits == UNLIMITED else fraction_bits
-    rounded = round_at(x, max(exponent_of(x), fmt.emin) - bits, rounding)
+    exponent = max(exponent_of(x), fmt.emin)
+    rounded = round_at(x, exponent - bits, rounding)
     if abs(rounded) >= mp.ldexp(mp.mpf(1), fmt.emax + 1):
-        return mp.inf if x > 0 else -mp.inf
+        rounded = mp.inf if x > 0 else -mp.inf
+    note("round", ["d"], [x], [rounded], exponent=exponent, quantum=exponent - bits,
+         rounding=rounding)  # fmt: skip
     return rounded
 
 
@@ -116,12 +120,15 @@ def product(a: Number, b: Number) -> mpf:
 
 def special_sum(terms: list[mpf]) -> mpf | None:
     """NaN, +Inf or -Inf if a term decides the sum by itself; None if all terms are finite."""
-    if any(mp.isnan(t) for t in terms):
-        return mp.nan
     infinities = {t for t in terms if mp.isinf(t)}
-    if len(infinities) == 2:
-        return mp.nan
-    return infinities.pop() if infinities else None
+    if any(mp.isnan(t) for t in terms) or len(infinities) == 2:
+        special = mp.nan
+    elif infinities:
+        special = infinities.pop()
+    else:
+        return None
+    note("special", ["d"], [special])
+    return special
 
 
 def operands(arithmetic: Arithmetic, a: list[int], b: list[int]) -> list[tuple[Number, Number]]:

@@ -6,6 +6,7 @@ from mfmamodels.accumulation import Arithmetic, PairwiseSum
 from mfmamodels.formats import Format
 from mfmamodels.reference.ieee import add, multiply
 from mfmamodels.reference.numbers import ZERO, Number, decode, encode
+from mfmamodels.reference.record import note
 
 _PADDING = Number(ZERO, 0, False)
 
@@ -17,6 +18,8 @@ def dot(arithmetic: Arithmetic, pairs: list[tuple[Number, Number]], c: int) -> i
 
     def flushed(x: Number, fmt: Format = out) -> Number:
         tiny = kind.flush and abs(x.value) < fmt.min_normal  # false for NaN
+        if tiny and not x.is_zero:
+            note("flush", ["x"], [x.value], [ZERO])
         return Number(ZERO, x.exponent, x.negative) if tiny else x
 
     def fl_add(x: Number, y: Number) -> Number:
@@ -28,6 +31,7 @@ def dot(arithmetic: Arithmetic, pairs: list[tuple[Number, Number]], c: int) -> i
 
     d = flushed(decode(c, out))
     for start in range(0, len(pairs), kind.n_fma):
+        note("block", ["c"], [d.value])
         level = [fl_product(a, b) for a, b in pairs[start : start + kind.n_fma]]
         level += [_PADDING] * (kind.n_fma - len(level))
         while len(level) > 1:
