@@ -1,0 +1,273 @@
+"""Multi-word matrix multiplication (section 8.1; Mary and Mikaitis 2025) on any matrix core.
+
+``A B`` is the sum of products of words, ``u^(j+k-2) A_j B_k`` with j + k <= p + 1, each product
+multiplied by a core, whose accumulator carries the sum from one product to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from applications._multiword_split import (
+    largest_magnitudes,
+    scale_exponents,
+    shifted,
+    split,
+    theta,
+)
+from mfmamodels.formats import Format, decode, get_format, round_to
+
+Matmul = Callable[[ArrayLike, ArrayLike, Any], NDArray]
+Step = tuple[int, int]
+
+ORDERS = ("largest first", "smallest first", "separate")
+
+
+def steps(words: int, order: str = "largest first") -> list[Step]:
+    """Pairs (j, k), from 0, of the words to multiply, in order.
+
+    Parameters
+    ----------
+    words : int
+        p: products with j + k < p are made, p(p+1)/2 of them.
+    order : str
+        "largest first": (0,0), (0,1), ..., (1,0), ...: row by row, as published.
+        "smallest first" and "separate": by falling j + k.
+    """
+    pairs = [(j, k) for j in range(words) for k in range(words) if j + k < words]
+    if order == "largest first":
+        return pairs
+    if order in ORDERS:
+        return sorted(pairs, key=lambda step: -sum(step))
+    raise ValueError(f"unknown order {order!r}; known: {', '.join(ORDERS)}")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Something that multiplies words and adds.
+
+    Attributes
+    ----------
+    name : str
+    matmul : callable
+        ``matmul(A, B, C)`` with words in the type of `inputs` and C of an earlier result, or None.
+    inputs : Format
+        What `matmul` takes. Where this is not the format of the words, they are converted:
+        e5m2 to e5m2fnuz, which holds the same finite numbers.
+    """
+
+    name: str
+    matmul: Matmul
+    inputs: Format
+
+    def product(self, left: NDArray, right: NDArray, c: NDArray | None, words: Format) -> NDArray:
+        """``left @ right + c`` for codes in the format of the words."""
+        a, b = (self._typed(codes, words) for codes in (left, right))
+        return self.matmul(a, b, c)
+
+    def _typed(self, codes: NDArray, words: Format) -> NDArray:
+        if self.inputs == words:
+            return codes.view(words.dtype)
+        table = decode(np.arange(1 << words.width, dtype=words.code_dtype), words)
+        return round_to(table, self.inputs, overflow="saturate")[codes]
+
+
+def exact_engine(words: Format) -> Engine:
+    """An engine without rounding to speak of: words multiplied and summed in binary64."""
+    table = decode(np.arange(1 << words.width, dtype=words.code_dtype), words)
+
+    def matmul(a: NDArray, b: NDArray, c: NDArray | None = None) -> NDArray:
+        left, right = table[a.view(words.code_dtype)], table[b.view(words.code_dtype)]
+        return left @ right if c is None else left @ right + c
+
+    return Engine("exact", matmul, words)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the products of words are put together.
+
+    Attributes
+    ----------
+    order : str
+        One of :data:`ORDERS`. "separate" gives every product an accumulator of its own; their
+        results are added in binary32 (round to nearest).
+    promotion : int
+        Add the accumulator to a binary32 sum (round to nearest) and restart it from zero every so
+        many products; 0 for never.
+    """
+
+    order: str = "largest first"
+    promotion: int = 0
+
+    def add(
+        self, engine: Engine, left: NDArray, right: NDArray, c: NDArray | None, words: Format
+    ) -> NDArray:
+        """One product of words, added to c."""
+        n = left.shape[1]
+        if self.promotion == 0 and self.order != "separate":
+            return engine.product(left, right, c, words)
+        length = self.promotion or max(n, 1)
+        for start in range(0, max(n, 1), length):
+            part = slice(start, start + length)
+            own = engine.product(left[:, part], right[part], None, words)
+            c = own if c is None else c + own
+        return c
+
+
+@dataclass(frozen=True)
+class Words:
+    """Both operands as words.
+
+    Attributes
+    ----------
+    a, b : ndarray of unsigned int
+        Codes, shapes (p, rows, n) and (p, n, columns).
+    left, right : ndarray of int64
+        Exponents of the powers of two that scaled a's rows and b's columns.
+    format : Format
+    """
+
+    a: NDArray
+    b: NDArray
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    format: Format
+
+    @cached_property
+    def exponents(self) -> NDArray[np.int64]:
+        """Exponents of the scaled product."""
+        return self.left[:, None] + self.right[None, :]
+
+
+def scales(
+    a: NDArray[np.float64], b: NDArray[np.float64], fmt: Format
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Exponents that scale a's rows and b's columns to the format's range."""
+    limit = theta(fmt, a.shape[1])
+    return (
+        scale_exponents(largest_magnitudes(a, axis=1), limit),
+        scale_exponents(largest_magnitudes(b, axis=0), limit),
+    )
+
+
+def split_pair(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    fmt: Format,
+    words: int,
+    rounding: str = "rne",
+    exponents: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> Words:
+    """Split both operands, A by rows and B by columns."""
+    left, right = scales(a, b, fmt) if exponents is None else exponents
+    return Words(
+        split(a, left, fmt, words, rounding),
+        split(b, right, fmt, words, rounding, columns=True),
+        left,
+        right,
+        fmt,
+    )
+
+
+def scaled_products(
+    words: Words, counts: Iterable[int], engines: Sequence[Engine], way: Way = Way()
+) -> dict[int, list[NDArray]]:
+    """Scaled products with the first p words, for several p and several engines at once.
+
+    Parameters
+    ----------
+    words : Words
+        At least max(counts) of them.
+    counts : iterable of int
+        Numbers of words p.
+    engines : sequence of Engine
+    way : Way
+
+    Returns
+    -------
+    dict
+        For each p, one (rows, columns) array per engine; the product is 2^-exponents times it.
+    """
+    fmt = words.format
+    # Accumulators after each run of steps: numbers of words with a common beginning share it.
+    after: dict[tuple[Step, ...], list] = {(): [None] * len(engines)}
+    buffer = np.empty(words.a.shape[1:], words.a.dtype)
+    for p in sorted(counts):
+        done: tuple[Step, ...] = ()
+        for j, k in steps(p, way.order):
+            accumulators = after[done]
+            done = (*done, (j, k))
+            if done not in after:
+                left = shifted(words.a[j], fmt.precision * (j + k), fmt, buffer)
+                after[done] = [
+                    way.add(engine, left, words.b[k], c, fmt)
+                    for engine, c in zip(engines, accumulators, strict=True)
+                ]
+    return {p: after[tuple(steps(p, way.order))] for p in counts}
+
+
+def multiword_matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    matmul: Matmul,
+    fmt: str | Format,
+    words: int,
+    *,
+    inputs: str | Format | None = None,
+    rounding: str = "rne",
+    way: Way = Way(),
+) -> NDArray[np.float64]:
+    """Multiply two binary64 matrices through words of a low-precision format.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Shapes (m, n) and (n, q), any finite scales. An entry more than some 10^290 times smaller
+        than its row's largest may be rounded before it is split.
+    matmul : callable
+        ``matmul(A, B, C)``: a core's, or any other.
+    fmt : str or Format
+        Of the words: fp16, bf16 or e5m2.
+    words : int
+        p, at least 1.
+    inputs : str or Format, optional
+        What `matmul` takes, if not `fmt` ("e5m2fnuz").
+    rounding : {"rne", "rtz"}
+        Of the words.
+    way : Way
+        Order of summation and promotion.
+
+    Returns
+    -------
+    ndarray of float64
+        Shape (m, q); zeros for n = 0. Where a row of `a` or a column of `b` holds Inf or NaN, the
+        result is that of a binary64 product (Inf or NaN), since words cannot hold them.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not match, or fewer than one word.
+    """
+    a, b = (np.asarray(x, dtype=np.float64) for x in (a, b))
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"A (m, n) and B (n, q) are needed; given shapes {a.shape} and {b.shape}")
+    if words < 1:
+        raise ValueError(f"words is {words}; at least one is needed")
+    fmt = get_format(fmt)
+    special = ~np.isfinite(a).all(axis=1)[:, None] | ~np.isfinite(b).all(axis=0)[None, :]
+    finite_a, finite_b = (np.where(np.isfinite(x), x, 0.0) for x in (a, b))
+    pair = split_pair(finite_a, finite_b, fmt, words, rounding)
+    engine = Engine("core", matmul, get_format(inputs or fmt))
+    product = scaled_products(pair, [words], [engine], way)[words][0].astype(np.float64)
+    result = np.ldexp(product, -pair.exponents)
+    if special.any():
+        with np.errstate(invalid="ignore", over="ignore"):
+            result[special] = (a @ b)[special]
+    return result
