@@ -22,7 +22,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mfmamodels.accumulation import AlignedSum, Arithmetic
+from mfmamodels.accumulation import AlignedSum, Arithmetic, ExactSum, FmaChain, PairwiseSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mfmamodels.kernels.driver import Kernel
 
 # Modules with a factory ``kernel(arith) -> Kernel | None``, imported when first needed.
-_FACTORIES = {AlignedSum: "aligned"}
+_FACTORIES = {AlignedSum: "aligned", FmaChain: "chain", PairwiseSum: "pairwise"}
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,232 @@
+"""Register tiles: matrix products whose sums stay in registers while k advances.
+
+A *tile* is a few rows by a few vectors of sums. Every product takes one operand from a row of a,
+spread over a vector, and one from a strip of b that was packed to the tile's width; both are
+reused for all rows and columns of the tile. What happens to the sums in a group of products is the
+kind's affair (``emit``); the loop around it is the same for all kinds that use tiles.
+
+The loop is written in LLVM's language, since the sums have to be so many separate variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils, config
+from numba.extending import intrinsic
+
+from mfmamodels.kernels.lanes import LANES, shifted
+
+jit = njit(error_model="numpy", forceinline=True)
+
+
+@cache
+def has_fma() -> bool:
+    """Whether compiled code multiplies and adds in one instruction.
+
+    Elsewhere LLVM calls the C library, which gives the same bits, slowly.
+    """
+    if "x86" not in llvm.get_default_triple() and "amd64" not in llvm.get_default_triple():
+        return True
+    if config.CPU_FEATURES:
+        return "+fma" in config.CPU_FEATURES.split(",")
+    return bool(llvm.get_host_cpu_features().get("fma", False))
+
+
+# --- small pieces -----------------------------------------------------------------------------
+
+
+def fused(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    """Emit ``x*y + z`` with one rounding, on vectors."""
+    vector = x.type
+    bits = 32 if vector.element == ir.FloatType() else 64
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(vector, [vector] * 3),
+        f"llvm.fma.v{vector.count}f{bits}",
+    )
+    return builder.call(function, [x, y, z])
+
+
+def stack_array(dtype: type[np.generic], count: int) -> Callable:
+    """Function that gives a pointer to ``count`` elements on the caller's stack."""
+    element = types.float64 if dtype is np.float64 else types.float32
+    if dtype is np.int32:
+        element = types.int32
+
+    @intrinsic
+    def room(typingctx):
+        def codegen(context, builder, sig, args):
+            slot = cgutils.alloca_once(
+                builder, ir.ArrayType(context.get_value_type(element), count)
+            )
+            slot.align = 64
+            return builder.bitcast(slot, context.get_value_type(sig.return_type))
+
+        return types.CPointer(element)(), codegen
+
+    return room
+
+
+def _splat(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
+    i32 = ir.IntType(32)
+    undefined = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
+    first = builder.insert_element(undefined, value, i32(0))
+    return builder.shuffle_vector(
+        first, undefined, ir.Constant(ir.VectorType(i32, width), [0] * width)
+    )
+
+
+# --- tiles ------------------------------------------------------------------------------------
+
+
+class Operands:
+    """Operands of one group for a kind's ``emit``: emits a load where a value is asked for."""
+
+    def __init__(self, builder, a, lda, b, first, width):
+        self.builder, self.width = builder, width
+        self._a, self._lda, self._b, self._first = a, lda, b, first
+
+    def a(self, row: int, k: int) -> ir.Value:
+        """Operand of a row at the group's k-th product, in every lane."""
+        word = ir.IntType(64)
+        at = self.builder.add(self.builder.mul(self._lda, word(row)), self._first)
+        address = self.builder.gep(self._a, [self.builder.add(at, word(k))])
+        return _splat(self.builder, self.builder.load(address), self.width)
+
+    def b(self, k: int) -> ir.Value:
+        """Operands of the tile's columns at the group's k-th product."""
+        word = ir.IntType(64)
+        at = self.builder.mul(self.builder.add(self._first, word(k)), word(self.width))
+        vector = ir.VectorType(self._b.type.pointee, self.width)
+        address = self.builder.bitcast(self.builder.gep(self._b, [at]), vector.as_pointer())
+        return self.builder.load(address, align=16)
+
+
+Emit = Callable[[ir.IRBuilder, Operands, list[ir.Value]], list[ir.Value]]
+
+
+def tile(rows: int, width: int, group: int, emit: Emit) -> Callable:
+    """Make a function that adds groups of products to a tile of sums.
+
+    Parameters
+    ----------
+    rows, width : int
+        Size of the tile.
+    group : int
+        Products in one group.
+    emit : callable
+        ``emit(builder, operands, sums) -> sums``: code for one group; one vector per row.
+
+    Returns
+    -------
+    callable
+        ``run(a, lda, b, acc, ldc, groups)`` for numba. a and the packed b have the type in which
+        sums are held; acc may be float32 with float64 sums.
+    """
+
+    @intrinsic
+    def run(typingctx, a, lda, b, acc, ldc, groups):
+        def codegen(context, builder, sig, args):
+            pointer_a, lda, pointer_b, pointer_acc, ldc, groups = args
+            held = ir.VectorType(pointer_b.type.pointee, width)
+            stored = ir.VectorType(pointer_acc.type.pointee, width)
+            places = [
+                builder.bitcast(
+                    builder.gep(pointer_acc, [builder.mul(ldc, ldc.type(row))]),
+                    stored.as_pointer(),
+                )
+                for row in range(rows)
+            ]
+            slots = [cgutils.alloca_once(builder, held) for _ in range(rows)]
+            for place, slot in zip(places, slots, strict=True):
+                value = builder.load(place, align=4)
+                builder.store(value if stored == held else builder.fpext(value, held), slot)
+            with cgutils.for_range(builder, groups, intp=ldc.type) as loop:
+                first = builder.mul(loop.index, ldc.type(group))
+                operands = Operands(builder, pointer_a, lda, pointer_b, first, width)
+                sums = emit(builder, operands, [builder.load(slot) for slot in slots])
+                for value, slot in zip(sums, slots, strict=True):
+                    builder.store(value, slot)
+            for place, slot in zip(places, slots, strict=True):
+                value = builder.load(slot)
+                value = value if stored == held else builder.fptrunc(value, stored)
+                builder.store(value, place, align=4)
+            return context.get_dummy_value()
+
+        return types.void(a, types.intp, b, acc, types.intp, types.intp), codegen
+
+    return run
+
+
+def column_of_tiles(heights: tuple[int, int], width: int, group: int, emit: Emit) -> Callable:
+    """Make ``run(a, lda, b, acc, ldc, rows, groups)``: tiles below each other, any number of rows.
+
+    ``heights`` are those of the tall tile and of the one for the rest (then rows one by one).
+    """
+    tall, low = heights
+    tall_tile, low_tile, row_tile = (tile(rows, width, group, emit) for rows in (tall, low, 1))
+
+    @jit
+    def run(a, lda, b, acc, ldc, rows, groups):
+        row = 0
+        while row + tall <= rows:
+            tall_tile(shifted(a, row * lda), lda, b, shifted(acc, row * ldc), ldc, groups)
+            row += tall
+        while row + low <= rows:
+            low_tile(shifted(a, row * lda), lda, b, shifted(acc, row * ldc), ldc, groups)
+            row += low
+        while row < rows:
+            row_tile(shifted(a, row * lda), lda, b, shifted(acc, row * ldc), ldc, groups)
+            row += 1
+
+    return run
+
+
+class _LaneOperands:
+    """Operands of one group in independent dot products: both are vectors of lanes."""
+
+    def __init__(self, builder, a, lda, b, ldb):
+        self._builder, self._a, self._lda, self._b, self._ldb = builder, a, lda, b, ldb
+
+    def _load(self, pointer, ld, k):
+        address = self._builder.gep(pointer, [self._builder.mul(ld, ld.type(k))])
+        vector = ir.VectorType(pointer.type.pointee, LANES)
+        return self._builder.load(self._builder.bitcast(address, vector.as_pointer()), align=4)
+
+    def a(self, row: int, k: int) -> ir.Value:
+        return self._load(self._a, self._lda, k)
+
+    def b(self, k: int) -> ir.Value:
+        return self._load(self._b, self._ldb, k)
+
+
+def dots_step(emit: Emit) -> Callable:
+    """Make ``step(a, lda, b, ldb, d) -> d`` for a vector of independent dot products.
+
+    The same ``emit`` as in :func:`tile` adds one group to a vector of sums; ``a`` and ``b`` point
+    to the lanes of the group's first product, ``lda`` and ``ldb`` elements before the next.
+    """
+
+    @intrinsic
+    def step(typingctx, a, lda, b, ldb, d):
+        def codegen(context, builder, sig, args):
+            operands = _LaneOperands(builder, *args[:4])
+            return emit(builder, operands, [args[4]])[0]
+
+        return d(a, types.intp, b, types.intp, d), codegen
+
+    return step
+
+
+@jit
+def pack(source, ld, products, width, target):
+    """Copy a strip ``source[k * ld + 0..width]`` to ``target[k * width]``, converting its type."""
+    for k in range(products):
+        for i in range(width):
+            target[k * width + i] = source[k * ld + i]
