@@ -7,6 +7,7 @@ import importlib
 import os
 import pkgutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from mfmamodels import commands
@@ -47,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, TypeError, OSError) as error:
-        print(f"mfmamodels: error: {error}", file=sys.stderr)
+        print(textwrap.fill(f"mfmamodels: error: {error}", 100, break_long_words=False,
+                            break_on_hyphens=False), file=sys.stderr)  # fmt: skip
         return 2
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mfmamodels import kernels, reference
+from mfmamodels import kernels
 from mfmamodels.accumulation import Arithmetic
 from mfmamodels.matmul import Chunk, Multiplier, as_codes
 
@@ -55,7 +55,7 @@ class Evidence:
     independent: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Core(Arithmetic):
     """One device's multiplier for one choice of formats.
 
@@ -91,6 +91,16 @@ class Core(Arithmetic):
         )
         qualifiers = ["" if self.default_out else self.out.name, self.path, self.variant]
         return ":".join([f"{self.device}/{inputs}", *filter(None, qualifiers)])
+
+    def __repr__(self) -> str:
+        from mfmamodels.describe import representation
+
+        return representation(self)
+
+    def __str__(self) -> str:
+        from mfmamodels.describe import summary
+
+        return summary(self)
 
     def matmul(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> NDArray:
         """Multiply matrices as the core does: ``a @ b + c``.
@@ -179,4 +189,6 @@ class Core(Arithmetic):
     @property
     def reference(self) -> Multiplier:
         """The same methods (matmul, dot, dots) by the definition in exact arithmetic."""
+        from mfmamodels import reference  # mpmath is not needed before
+
         return Multiplier(self, reference)
