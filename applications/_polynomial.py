@@ -159,24 +159,12 @@ def spectrum(r: Array, bins: int) -> NDArray[np.complex128]:
     """Return centred R on the unit circle at W = 2 pi n / bins, shape (bins, rows, columns).
 
     Lag 0 is put at index 0 of the transform, so the spectrum of a parahermitian R is Hermitian
-    without any phase factor.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer bins than lags: lags would fold onto each other.
+    without any phase factor. With more lags than bins the lags are added up modulo `bins`: on this
+    grid, z^-bins = 1, so the values are still those of R.
     """
-    order = len(r) // 2
-    if bins < len(r):
-        raise ValueError(
-            f"{bins} frequency bins cannot hold {len(r)} lags without aliasing; "
-            f"ask for at least {len(r)} bins"
-        )
-    padded = np.zeros((bins, *r.shape[1:]), r.dtype)
-    padded[: order + 1] = r[order:]
-    if order:
-        padded[-order:] = r[:order]
-    return np.fft.fft(padded, axis=0)
+    folded = np.zeros((bins, *r.shape[1:]), r.dtype)
+    np.add.at(folded, (np.arange(len(r)) - len(r) // 2) % bins, r)
+    return np.fft.fft(folded, axis=0)
 
 
 def as_parahermitian(r: object) -> Array:

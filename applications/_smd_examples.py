@@ -32,7 +32,7 @@ class RandomProduct:
     @property
     def label(self) -> str:
         kind = "complex" if self.complex else "real"
-        size = f"{self.channels} x {self.channels}, lags -{self.taps - 1}..{self.taps - 1}"
+        size = f"{self.channels} × {self.channels}, lags −{self.taps - 1} to {self.taps - 1}"
         return f"random {kind} A(z)A~(z), {size}"
 
     def matrix(self, seed: int) -> Array:
@@ -64,7 +64,7 @@ class SourceModel:
     @property
     def label(self) -> str:
         spectra = "crossing" if self.crossing else "majorised"
-        size = f"{self.channels} x {self.channels}, lags -4..4"
+        size = f"{self.channels} × {self.channels}, lags −4 to 4"
         return f"source model, {self.range_db:g} dB, {spectra} spectra, {size}"
 
     def spectra(self, seed: int) -> NDArray[np.float64]:

@@ -151,7 +151,7 @@ def test_resize_centred_pads_and_crops_at_both_ends():
 
 
 @both_kinds
-@pytest.mark.parametrize("bins", [5, 8, 64])
+@pytest.mark.parametrize("bins", [2, 4, 5, 8, 64])  # fewer than the 5 lags, and more
 def test_spectrum_is_the_value_on_the_unit_circle(bins, complex_):
     r = parahermitian(2, 3, complex_=complex_)
     values = spectrum(r, bins)
@@ -159,11 +159,6 @@ def test_spectrum_is_the_value_on_the_unit_circle(bins, complex_):
     for n in (0, 1, bins - 1):
         assert_allclose(values[n], at(r, np.exp(2j * np.pi * n / bins), -2), atol=1e-13)
     assert_allclose(values, values.conj().transpose(0, 2, 1), atol=1e-13)
-
-
-def test_spectrum_refuses_to_alias():
-    with pytest.raises(ValueError, match=r"at least 5 bins"):
-        spectrum(parahermitian(2, 2), 4)
 
 
 @pytest.mark.parametrize(
