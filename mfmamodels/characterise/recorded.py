@@ -291,13 +291,47 @@ def write_text(recording: Recording, folder: str | Path, gpu: str) -> None:
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, codes in (("a", recording.a), ("b", recording.b)):
-        patterns = _patterns(codes, recording.inputs)
+    files = (
+        (f"a_{gpu}_{recording.inputs}", recording.a, recording.inputs),
+        (f"b_{gpu}_{recording.inputs}", recording.b, recording.inputs),
+        (f"c_{gpu}_fp32", recording.c, recording.out),
+        (f"d_{gpu}_{recording.out}", recording.d, recording.out),
+    )
+    for stem, codes, fmt in files:
+        write_codes(folder / f"{stem}.txt", codes, fmt)
+
+
+def write_codes(file: str | Path, codes: NDArray, fmt: Format) -> None:
+    """Write one file of the text layout.
+
+    Parameters
+    ----------
+    file : path
+    codes : ndarray of unsigned int
+        Of shape (rows, K): a line of hexadecimal float32 patterns each, as for a and b. Of shape
+        (rows,): 32 binary digits a line, as for c and d.
+    fmt : Format
+    """
+    patterns = _patterns(codes, fmt).tolist()
+    if codes.ndim == 2:
         text = "".join(" ".join(f"{x:08x}" for x in row) + "\n" for row in patterns)
-        (folder / f"{name}_{gpu}_{recording.inputs}.txt").write_text(text, encoding="ascii")
-    for name, codes, fmt in (("c", recording.c, "fp32"), ("d", recording.d, recording.out)):
-        text = "".join(f"{x:032b}\n" for x in _patterns(codes, recording.out))
-        (folder / f"{name}_{gpu}_{fmt}.txt").write_text(text, encoding="ascii")
+    else:
+        text = "".join(f"{x:032b}\n" for x in patterns)
+    Path(file).write_text(text, encoding="ascii")
+
+
+def read_codes(file: str | Path, fmt: Format, *, rows_of_products: bool = False) -> NDArray:
+    """Read one file of the text layout: lines of 32 binary digits, or rows in hexadecimal.
+
+    Raises
+    ------
+    ValueError
+        If a line cannot be read (the message names it), or a value does not fit the format.
+    """
+    file = Path(file)
+    if rows_of_products:
+        return _read_rows(file, fmt)
+    return _fitting(_read_words(file), fmt, file)
 
 
 def _patterns(codes: NDArray, fmt: Format) -> NDArray[np.uint32]:
