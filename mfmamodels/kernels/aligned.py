@@ -2,7 +2,7 @@
 
 Three layers: :mod:`~mfmamodels.kernels.aligned_blocks` walks over a panel and is what the driver
 calls, :mod:`~mfmamodels.kernels.aligned_lanes` does the arithmetic of a vector of lanes, and
-:mod:`~mfmamodels.kernels.aligned_scalar` recomputes lanes that left the range of the vector code.
+:mod:`~mfmamodels.kernels.aligned_exact` is for lanes outside the range in which that is right.
 """
 
 from __future__ import annotations

@@ -17,11 +17,7 @@ float32's normal range), or all products are zero. Other lanes hold rubbish and 
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
-
-from mfmamodels.kernels import lanes as v
-from mfmamodels.kernels.lanes import select
+from mfmamodels.kernels.emit import Lanes, absolute, maximum, minimum, select
 
 #: Range of the alignment exponent e_max in which vector results are right. Products then stay
 #: below 2**122, results with a near c do not overflow, and an infinite c is never near.
@@ -31,92 +27,80 @@ NARROW_NOTHING = -40
 #: The same for wide formats.
 WIDE_NOTHING = -500
 
-jit = njit(error_model="numpy", forceinline=True)
-
 _ONE = 127 << 23
 _SIGN = -1 << 31
+_INFINITY = 0x7F800000
 
 
-@jit
-def power_of_two(exponent):
-    """2.0**exponent for exponents of normal float32 numbers."""
-    return v.bits_f32((exponent << 23) + _ONE)
+def power_of_two(exponent: Lanes) -> Lanes:
+    """Give 2.0**exponent for exponents of normal float32 numbers."""
+    return ((exponent << 23) + _ONE).bits("f32")
 
 
-@jit
-def exponent_field(bits):
-    """Biased exponent of float32 bits."""
-    return (bits >> 23) & 255
+def exponent_field(x: Lanes) -> Lanes:
+    """Biased exponent of float32 numbers."""
+    return (x.bits("i32") >> 23) & 255
 
 
-@jit
-def shift_right(x, count):
-    """floor(x / 2**count) for counts from 0 up, however large."""
-    return x >> v.minimum(count, 31)
+def shift_right(x: Lanes, count: Lanes) -> Lanes:
+    """Give floor(x / 2**count) for counts from 0 up, however large."""
+    return x >> minimum(count, 31)
 
 
-@jit
-def add_near(total, c, e_max, frac, max_shift):
+def add_near(total: Lanes, c: Lanes, e_max: Lanes, frac: int, max_shift: int | None) -> Lanes:
     """Late c on the products' grid: total + floor(c / 2**(e_max - frac)), and that sum rounded.
 
-    |c| < 2**(e_max + 6). ``max_shift``: a c shifted by more becomes zero (negative: no limit).
+    Needs |c| < 2**(e_max + 6). A c shifted by more than ``max_shift`` becomes zero.
     """
     unit = power_of_two(e_max - frac)
     scaled = c * power_of_two(frac - e_max)
-    shifted = v.f_to_i32(scaled)
+    shifted = scaled.to("i32")
     # Toward zero so far. Compared unscaled, since a tiny c may vanish when it is scaled.
-    shifted = shifted - v.to_i32(v.i_to_f32(shifted) * unit > c)
-    if max_shift >= 0:
-        threshold = np.float32(2.0 ** (frac - max_shift))
-        shifted = select(v.absolute(scaled) < threshold, v.splat(np.int32(0)), shifted)
-    return v.i_to_f32(total + shifted) * unit
+    shifted = shifted - (shifted.to("f32") * unit > c).to("i32")
+    if max_shift is not None:
+        shifted = select(absolute(scaled) < 2.0 ** (frac - max_shift), 0, shifted)
+    return (total + shifted).to("f32") * unit
 
 
 # What the second rounding leaves of the three bits below c's grid (see far_sticky).
 KEEP_ALL, DROP_LAST, NORMALISE = 0, 1, 2
 
 
-@jit
-def far_sticky(upper, low, second):
+def far_sticky(upper: Lanes, low: Lanes, second: int) -> Lanes:
     """Whether any of the three bits ``low`` below ``upper`` survives the roundings down.
 
     ``upper`` has its unit at 2**(e_c - 29), so ``low`` reaches 2**(e_c - 32). A sum of exponent x
     keeps 31 fraction bits: all three bits for x = e_c - 1, two for x = e_c, one for x = e_c + 1.
     """
     if second == DROP_LAST:
-        return (low & 6) != 0
+        return (low & 6).differs(0)
     if second == KEEP_ALL:
-        return low != 0
+        return low.differs(0)
     # For negative numbers x is that of the exact sum: -2**29 - 1 plus something is below 2**29.
     magnitude = upper ^ (upper >> 31)
-    two, three = v.splat(np.int32(6)), v.splat(np.int32(7))
-    mask = select(magnitude >= (1 << 29), two, three)
-    mask = select(magnitude >= (1 << 30), v.splat(np.int32(4)), mask)
-    return (low & mask) != 0
+    mask = select(magnitude >= 1 << 29, 6, low.constant(7))
+    mask = select(magnitude >= 1 << 30, 4, mask)
+    return (low & mask).differs(0)
 
 
-@jit
-def add_far(total, c, distance, second):
+def add_far(total: Lanes, c: Lanes, distance: Lanes, second: int) -> Lanes:
     """Late c at least 2**6 times the products: c + total, rounded as the record says.
 
     ``distance`` is e_c - e_max > 5; c is normal. An infinite or NaN c is returned.
     """
-    bits = v.bits_i32(c)
-    field = exponent_field(bits)
+    bits, field = c.bits("i32"), exponent_field(c)
     sign = bits >> 31
     significand = ((((bits & 0x7FFFFF) | 0x800000) ^ sign) - sign) << 6
-    upper = significand + shift_right(total, v.maximum(distance - 5, 0))
-    below = v.maximum(distance, 0) - 8
-    low = shift_right(total, v.maximum(below, 0)) << v.minimum(v.maximum(0 - below, 0), 8)
-    sticky = far_sticky(upper, low & 7, second)
+    upper = significand + shift_right(total, maximum(distance - 5, 0))
+    below = maximum(distance, 0) - 8
+    low = shift_right(total, maximum(below, 0)) << minimum(maximum(0 - below, 0), 8)
     # A sticky bit at 2**(e_c - 29) is below the rounding bit: |upper| >= 2**25.
-    sum_ = upper | v.to_i32(sticky)
-    result = v.i_to_f32(sum_) * v.bits_f32((field - 29) << 23)
-    return select(field == 255, c, result)
+    exact_enough = upper | far_sticky(upper, low & 7, second).to("i32")
+    result = exact_enough.to("f32") * ((field - 29) << 23).bits("f32")
+    return select(field.equals(255), c, result)
 
 
-@jit
-def truncate_to_f32(total):
+def truncate_to_f32(total: Lanes) -> Lanes:
     """|total| as float32, rounded toward zero (|total| < 2**31).
 
     Clearing the rounding bit makes the rest less than half a unit, so that the conversion to
@@ -124,31 +108,28 @@ def truncate_to_f32(total):
     """
     sign = total >> 31
     magnitude = (total ^ sign) - sign
-    rounding_bits = v.bits_u32(magnitude) >> 24
-    return v.i_to_f32(magnitude & (v.bits_i32(rounding_bits) ^ -1))
+    rounding_bits = (magnitude.bits("u32") >> 24).bits("i32")
+    return (magnitude & ~rounding_bits).to("f32")
 
 
-@jit
-def with_sign(magnitude, total):
-    """The float ``magnitude`` with the sign of the integer ``total``."""
-    return v.bits_f32(v.bits_i32(magnitude) | (total & _SIGN))
+def with_sign(magnitude: Lanes, total: Lanes) -> Lanes:
+    """Give the float ``magnitude`` the sign of the integer ``total``."""
+    return (magnitude.bits("i32") | (total & _SIGN)).bits("f32")
 
 
-@jit
-def odd_float(total):
+def odd_float(total: Lanes) -> Lanes:
     """``total`` as float32 with any lost bit kept as an odd last bit (|total| < 2**31)."""
-    lost = v.to_i32((total & 127) != 0) << 7
+    lost = (total & 127).differs(0).to("i32") << 7
     coarse = (total & -128) | lost
-    small = (total + (1 << 24)) & (-1 << 25)  # zero where |total| < 2**24: nothing to lose
-    return v.i_to_f32(select(small == 0, total, coarse))
+    large = (total + (1 << 24)) & (-1 << 25)  # zero where |total| < 2**24: nothing to lose
+    return select(large.equals(0), total, coarse).to("f32")
 
 
-@jit
-def round_to_half(x):
+def round_to_half(x: Lanes) -> Lanes:
     """float32 to the nearest value of fp16 (still as float32), ties to even, overflow to Inf."""
-    bits = v.bits_i32(x)
-    exponent = v.maximum(bits & 0x7F800000, (127 - 14) << 23)
-    magic = v.bits_f32((exponent + (13 << 23)) | 0x400000)  # its unit is x's unit in fp16
-    rounded = v.bits_i32(v.absolute((x + magic) - magic))
-    rounded = select(rounded >= ((127 + 16) << 23), v.splat(np.int32(0x7F800000)), rounded)
-    return v.bits_f32(rounded | (bits & _SIGN))
+    bits = x.bits("i32")
+    exponent = maximum(bits & _INFINITY, (127 - 14) << 23)
+    magic = ((exponent + (13 << 23)) | 0x400000).bits("f32")  # its unit is x's unit in fp16
+    rounded = absolute((x + magic) - magic).bits("i32")
+    rounded = select(rounded >= (127 + 16) << 23, _INFINITY, rounded)
+    return (rounded | (bits & _SIGN)).bits("f32")
