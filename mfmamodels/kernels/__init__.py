@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     from mfmamodels.kernels.driver import Kernel
 
 # Modules with a factory ``kernel(arith) -> Kernel | None``, imported when first needed.
-_FACTORIES = {AlignedSum: "aligned", FmaChain: "chain", PairwiseSum: "pairwise"}
+_FACTORIES = {
+    AlignedSum: "aligned",
+    ExactSum: "exact",
+    FmaChain: "chain",
+    PairwiseSum: "pairwise",
+}
 
 
 @lru_cache(maxsize=256)

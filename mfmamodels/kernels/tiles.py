@@ -88,8 +88,8 @@ def _splat(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
 class Operands:
     """Operands of one group for a kind's ``emit``: emits a load where a value is asked for."""
 
-    def __init__(self, builder, a, lda, b, first, width):
-        self.builder, self.width = builder, width
+    def __init__(self, builder, a, lda, b, first, width, pitch):
+        self.builder, self.width, self._pitch = builder, width, pitch
         self._a, self._lda, self._b, self._first = a, lda, b, first
 
     def a(self, row: int, k: int) -> ir.Value:
@@ -102,7 +102,7 @@ class Operands:
     def b(self, k: int) -> ir.Value:
         """Operands of the tile's columns at the group's k-th product."""
         word = ir.IntType(64)
-        at = self.builder.mul(self.builder.add(self._first, word(k)), word(self.width))
+        at = self.builder.mul(self.builder.add(self._first, word(k)), word(self._pitch))
         vector = ir.VectorType(self._b.type.pointee, self.width)
         address = self.builder.bitcast(self.builder.gep(self._b, [at]), vector.as_pointer())
         return self.builder.load(address, align=16)
@@ -111,7 +111,7 @@ class Operands:
 Emit = Callable[[ir.IRBuilder, Operands, list[ir.Value]], list[ir.Value]]
 
 
-def tile(rows: int, width: int, group: int, emit: Emit) -> Callable:
+def tile(rows: int, width: int, group: int, emit: Emit, pitch: int = 0) -> Callable:
     """Make a function that adds groups of products to a tile of sums.
 
     Parameters
@@ -122,6 +122,8 @@ def tile(rows: int, width: int, group: int, emit: Emit) -> Callable:
         Products in one group.
     emit : callable
         ``emit(builder, operands, sums) -> sums``: code for one group; one vector per row.
+    pitch : int, optional
+        Elements from one product to the next in the packed b; by default the width.
 
     Returns
     -------
@@ -149,7 +151,9 @@ def tile(rows: int, width: int, group: int, emit: Emit) -> Callable:
                 builder.store(value if stored == held else builder.fpext(value, held), slot)
             with cgutils.for_range(builder, groups, intp=ldc.type) as loop:
                 first = builder.mul(loop.index, ldc.type(group))
-                operands = Operands(builder, pointer_a, lda, pointer_b, first, width)
+                operands = Operands(
+                    builder, pointer_a, lda, pointer_b, first, width, pitch or width
+                )
                 sums = emit(builder, operands, [builder.load(slot) for slot in slots])
                 for value, slot in zip(sums, slots, strict=True):
                     builder.store(value, slot)
