@@ -24,10 +24,15 @@ def wanted():
     The folder belongs to it: an environment that was moved with its folder does not work. So does
     the Python it is made with, and everything that says what is installed.
     """
-    digest = hashlib.sha256()
-    for name in ("requirements.lock", "pyproject.toml"):
-        with open(os.path.join(ROOT, name), "rb") as file:
-            digest.update(file.read())
+    import tomllib  # not at the top: an old Python has to get as far as main
+
+    with open(os.path.join(ROOT, "requirements.lock"), "rb") as file:
+        digest = hashlib.sha256(file.read())
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
+        project = tomllib.load(file)
+    # Settings of linters are no reason to install anything.
+    parts = [project["build-system"], project["project"], project["tool"]["hatch"]]
+    digest.update(repr(parts).encode())
     base = getattr(sys, "base_prefix", sys.prefix)
     return "\n".join([digest.hexdigest(), ROOT, base, sys.version]) + "\n"
 
@@ -53,7 +58,9 @@ def make():
     """Make the environment from nothing."""
     started = time.time()
     shutil.rmtree(VENV, ignore_errors=True)
-    run("making a virtual environment in .venv", sys.executable, "-m", "venv", VENV)
+    # Within an active .venv, sys.executable has just been removed.
+    python = getattr(sys, "_base_executable", sys.executable)
+    run("making a virtual environment in .venv", python, "-m", "venv", VENV)
     pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install"]
     run(
         "installing the locked packages (about 800 MB, a minute or two)",
