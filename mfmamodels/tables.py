@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,11 +103,20 @@ _ESCAPES = {
     ">": r"$>$",
     "|": r"$|$",
     "−": r"$-$",
+    "–": "--",
 }
 
 
 def _latex(text: str) -> str:
-    return "".join(_ESCAPES.get(character, character) for character in text)
+    """Text with powers (2^-126) and special characters as LaTeX has them."""
+    pieces = re.split(r"(\d+\^-?\d+)", text)
+    for i, piece in enumerate(pieces):
+        if i % 2:
+            base, exponent = piece.split("^")
+            pieces[i] = f"${base}^{{{exponent}}}$"
+        else:
+            pieces[i] = "".join(_ESCAPES.get(character, character) for character in piece)
+    return "".join(pieces)
 
 
 # --- Table 1 ------------------------------------------------------------------------------------
@@ -154,4 +164,4 @@ def table_1() -> Table:
 
 
 def _largest(fmt: Format) -> str:
-    return f"{fmt.max:.0f}" if fmt.max < 1e6 else f"{fmt.max:.4g}".replace("e+", "e")
+    return f"{fmt.max:.0f}" if fmt.max < 1e6 else f"{fmt.max:.3e}".replace("e+", "e")
