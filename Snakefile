@@ -23,6 +23,8 @@ report: "rules/captions/workflow.rst"
 
 
 include: "rules/common.smk"
+include: "rules/validation.smk"
+include: "rules/compare.smk"
 
 
 wildcard_constraints:
@@ -33,13 +35,17 @@ wildcard_constraints:
 
 localrules:
     all,
+    compare,
     report,
 
 
 rule all:
     default_target: True
     input:
+        TABLE_FILES,
         FIGURE_FILES,
+        "results/validation.json",
+        expand("results/compare/{comparison}.json", comparison=COMPARISONS),
         "results/claims.json",
         "results/published.json",
 

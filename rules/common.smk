@@ -44,6 +44,10 @@ def figure_results(wildcards):
     return results_of(FIGURE_STUDY[wildcards.figure])
 
 
+def study_files(wildcards):
+    return STUDIES[wildcards.study].files
+
+
 def study_values(wildcards):
     return asdict(STUDIES[wildcards.study])
 
@@ -66,3 +70,7 @@ def figure_source(wildcards):
 
 def figure_caption(wildcards):
     return STUDIES[FIGURE_STUDY[wildcards.figure]].caption(wildcards.figure)
+
+
+def comparison_source(wildcards):
+    return SOURCE.get(wildcards.comparison, PACKAGE)

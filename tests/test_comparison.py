@@ -141,14 +141,13 @@ def test_command_prints_and_writes_a_report(tmp_path, capsys):
     assert all(stem.with_name(f"ab.{s}").stat().st_size for s in ("md", "png", "pdf"))
 
 
-def test_a_study_is_compared_like_a_product(tmp_path):
+def test_a_study_is_compared_like_a_product():
+    from applications._config import load
     from mfmamodels.commands import compare as command
 
-    config = tmp_path / "small.yaml"
-    config.write_text("studies: {lu: {order: 24, block: 8, draws: 1, log10_conditions: [1]}}\n")
-    arguments = type("Arguments", (), {
-        "study": "lu", "config": config, "no_explain": True, "output": None,
-    })()  # fmt: skip
-    report = command.compare_study(_cores("MI300X/e5m2fnuz", "MI100/fp16"), arguments)
+    options = {"order": 24, "block": 8, "draws": 1, "log10_conditions": [1]}
+    config = load(over={"studies": {"lu": options}})
+    cores = _cores("MI300X/e5m2fnuz", "MI100/fp16")
+    report = command.study_report(cores, "lu", config, explain=False)
     assert report["pairs"][0]["distances"]["factor_error"]["differing"] > 0
     assert "Mixed-precision LU" in command.to_markdown(report)

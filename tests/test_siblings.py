@@ -18,8 +18,14 @@ def test_every_feature_can_be_set_to_what_it_is(core):
 
 def test_a_sibling_is_found_by_its_name():
     core = mm.core("MI300X/fp16")
-    for field, value in [("rounding", "rtz"), ("c.sum_frac_bits", "31"), ("n_fma", "4"),
-                         ("c", "early"), ("kind", "exact"), ("product_limit", "unlimited")]:  # fmt: skip
+    for field, value in [
+        ("rounding", "rtz"),
+        ("c.sum_frac_bits", "31"),
+        ("n_fma", "4"),
+        ("c", "early"),
+        ("kind", "exact"),
+        ("product_limit", "unlimited"),
+    ]:
         sibling = change(core, field, value)
         assert sibling.name == f"MI300X/fp16:{field}={value}"
         assert mm.core(sibling.name) == sibling

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mfmamodels.characterise.comparison import Accuracy, Pair
+    from mfmamodels.core import Core
+
+Progress = Callable[[int, int, str], None]
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,7 +48,17 @@ def main(arguments: argparse.Namespace) -> int:
     import mfmamodels as mm
 
     cores = [mm.core(name.strip()) for name in arguments.cores.split(",")]
-    report = compare_study(cores, arguments) if arguments.study else compare_gemm(cores, arguments)
+    explain = not arguments.no_explain
+    if arguments.study:
+        from applications import _config
+
+        config = _config.load(arguments.config)
+        report = study_report(cores, arguments.study, config, explain=explain, progress=_progress)
+    else:
+        report = gemm_report(
+            cores, _shape(arguments.shape), arguments.seed, arguments.decades,
+            explain=explain, progress=_progress,
+        )  # fmt: skip
     print(to_markdown(report))
     if arguments.output is not None:
         write(report, arguments.output)
@@ -55,47 +69,73 @@ def _progress(done: int, total: int, text: str) -> None:
     print(f"compare: {done}/{total} {text}", file=sys.stderr)
 
 
-def compare_gemm(cores: list, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Report on a random product."""
+def _shape(text: str) -> list[int]:
+    try:
+        m, n, k = (int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f"--shape is m,n,k (three whole numbers), not {text!r}") from None
+    return [m, n, k]
+
+
+def gemm_report(
+    cores: list[Core],
+    shape: Sequence[int],
+    seed: int = 0,
+    decades: float = 0.0,
+    *,
+    explain: bool = True,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Compare cores on a random product of shape (m, n, k)."""
     from mfmamodels.characterise import comparison
 
-    try:
-        m, n, k = (int(part) for part in arguments.shape.split(","))
-    except ValueError:
-        raise ValueError(
-            f"--shape is m,n,k (three whole numbers), not {arguments.shape!r}"
-        ) from None
-    gemm = comparison.Gemm.random(m, n, k, arguments.seed, decades=arguments.decades)
+    m, n, k = shape
+    gemm = comparison.Gemm.random(m, n, k, seed, decades=decades)
     pairs = comparison.compare(
         comparison.gemm_experiment(gemm), cores, scale={"D": gemm.scale},
-        explain=not arguments.no_explain, progress=_progress,
+        explain=explain, progress=progress,
     )  # fmt: skip
-    title = (f"Product {m} x {k} by {k} x {n}, seed {arguments.seed}, "
-             f"inputs over {arguments.decades:g} decades")  # fmt: skip
+    title = f"Product {m} x {k} by {k} x {n}, seed {seed}, inputs over {decades:g} decades"
     return _report(title, "|A| |B|", pairs, [comparison.accuracy(core, gemm) for core in cores])
 
 
-def compare_study(cores: list, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Report on a study's results."""
+def study_report(
+    cores: list[Core],
+    name: str,
+    config: Mapping[str, Any],
+    *,
+    explain: bool = True,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Compare cores on all floating-point results of a study.
+
+    Parameters
+    ----------
+    cores : list of Core
+    name : str
+        The study, a file in applications/.
+    config : mapping
+        A whole configuration; the study's section decides its points.
+    explain, progress
+        As in :func:`mfmamodels.characterise.comparison.compare`.
+    """
     import numpy as np
 
-    from applications import _config, _registry
+    from applications import _registry
     from mfmamodels.characterise import comparison
 
-    study = _registry.make(arguments.study, _config.load(arguments.config))
+    study = _registry.make(name, config)
 
-    def experiment(core: Any) -> dict[str, Any]:
+    def experiment(core: Core) -> dict[str, Any]:
         dataset = study.module.run(core.name, study.config, study.seed, None)
         return {
-            str(name): np.asarray(variable.values)
-            for name, variable in dataset.data_vars.items()
-            if variable.dtype.kind == "f"
+            str(variable): np.asarray(array.values)
+            for variable, array in dataset.data_vars.items()
+            if array.dtype.kind == "f"
         }
 
-    pairs = comparison.compare(
-        experiment, cores, explain=not arguments.no_explain, progress=_progress
-    )
-    return _report(f"Study {arguments.study}: {study.title}", "largest magnitude", pairs, [])
+    pairs = comparison.compare(experiment, cores, explain=explain, progress=progress)
+    return _report(f"Study {name}: {study.title}", "the largest magnitude", pairs, [])
 
 
 def _report(title: str, scale: str, pairs: list[Pair], accuracies: list[Accuracy]) -> dict:
