@@ -233,7 +233,7 @@ def decode(codes: ArrayLike, fmt: str | Format) -> NDArray[np.float64]:
     significand += (exponent > 0).astype(np.int64) << fmt.fraction_bits
     scale = np.maximum(exponent, 1) - fmt.bias - fmt.fraction_bits
     values = np.ldexp(significand.astype(np.float64), scale.astype(np.int32))
-    values[is_inf(codes, fmt)] = np.inf
+    values = np.where(is_inf(codes, fmt), np.inf, values)  # a single code is no array to write to
     values = np.where(bits & fmt.sign_mask, -values, values)
     return np.where(is_nan(codes, fmt), np.nan, values)
 

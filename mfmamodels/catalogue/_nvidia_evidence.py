@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mfmamodels.core import Evidence, Level
+from mfmamodels.formats import FORMATS
 
 RECORDINGS = "MATLAB-tensor-core, model_validation (F. A. Khattak and M. Mikaitis, 2025)"
 _OTHER = "MMA-Sim 2.1.1 (other software)"
@@ -20,8 +21,9 @@ _RECORDED = {
 }
 _FP8 = {"e4m3fn": "E4M3", "e5m2": "E5M2"}
 
+_UNNORMALISED = "products un-normalised"
 # What recorded rows can decide; each case leaves some open.
-_DECIDED = ("n_fma", "frac_bits", "c early", "rounding", "products un-normalised")
+_DECIDED = ("n_fma", "frac_bits", "c early", "rounding", _UNNORMALISED)
 _NO_ROW = ("subnormal c and d", "overflow", "infinities and NaN", "sign of a zero result")
 
 
@@ -45,7 +47,7 @@ def _open_features(arch: str, inputs: str, out: str, path: str) -> tuple[str, ..
     if inputs in _FP8 and path == "":
         return ("c early",) if arch == "Hopper" else ()  # recorded with c = 0
     if inputs in _FP8:
-        return ("n_fma", "frac_bits") if out == "fp32" else ()
+        return ("n_fma", "frac_bits", "rounding", _UNNORMALISED) if out == "fp32" else ()
     if out == "fp16":
         return ("n_fma", "frac_bits")
     if inputs == "tf32":
@@ -78,13 +80,16 @@ def _of_recording(device: str, arch: str, inputs: str, out: str, path: str) -> l
         why = "the recorded rows allow other values; as in the paper's Table 3"
         if arch == "Volta" and out == "fp32":
             why = "recorded with K = 4; from directed vectors of other authors"
+        if path:
+            why = "the recorded rows alone fit many models; as in the fp16 product of the device"
+            open_features = tuple(f for f in open_features if f != "n_fma")  # the compiler's
         found.append(Evidence(Level.UNVERIFIED, why, open_features))
     return found
 
 
 def _e_min(device: str, arch: str, inputs: str, out: str, path: str) -> list[Evidence]:
-    # fp16 and fp8 products reach down to exponent -28 only, far above the limit for fp32.
-    reachable = out == "fp16" or inputs in ("bf16", "tf32")
+    # Products of fp16 and fp8 numbers do not go below exponent -28, those of e4m3 not below -12.
+    reachable = 2 * FORMATS[inputs].emin < (-19 if out == "fp16" else -131)
     if path or not reachable or (device, inputs) == ("H100", "bf16"):
         return []
     if arch == "Volta":
