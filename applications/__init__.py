@@ -31,8 +31,11 @@ and may define
     Rows (file, n, published, ours) for the published result files in `folder`; `published` as the
     text printed there.
 
-`config` is the study's own section with its defaults filled in. A module must import quickly, since
-all of them are imported whenever the pipeline starts: numba, xarray and matplotlib belong inside
-the functions. A study may keep helpers in modules whose names start with an underscore; a study's
-results are computed again when its module, a helper it imports or the package mfmamodels changes.
+`config` is the study's own section with its defaults filled in. An option whose name ends in
+`_file` names a file to read, or is "": when its content changes, the study is computed again.
+
+A module must import quickly, since all of them are imported whenever the pipeline starts: numba,
+xarray and matplotlib belong inside the functions. A study may keep helpers in modules whose names
+start with an underscore; its results are computed again when its module, a helper that it imports
+or the package mfmamodels changes.
 """

@@ -47,6 +47,11 @@ class Study:
         """Caption of a figure; the study's title where it has none."""
         return getattr(self.module, "CAPTIONS", {}).get(figure, self.title)
 
+    @property
+    def files(self) -> list[str]:
+        """Files that its options name (those that end in _file): their content counts too."""
+        return [value for key, value in self.config.items() if key.endswith("_file") and value]
+
     def has(self, function: str) -> bool:
         """Whether the study defines one of the optional functions."""
         return hasattr(self.module, function)

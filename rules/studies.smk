@@ -2,6 +2,8 @@
 
 
 rule study:
+    input:
+        files=study_files,
     output:
         result="results/{study}/{job}.nc",
     log:
