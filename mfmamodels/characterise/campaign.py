@@ -8,7 +8,7 @@ opinion and the reference, and, on CDNA3, with each stage of refinement that the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,24 +167,30 @@ def read_findings(path: str | Path) -> tuple[dict[str, Any], Findings]:
     return value, {t: {n: Outcome.from_json(o) for n, o in by.items()} for t, by in found.items()}
 
 
-def merge_parts(paths: Iterable[str | Path], path: str | Path) -> Path:
-    """Merge the parts of one core.
+def collect(paths: Iterable[str | Path]) -> dict[str, Findings]:
+    """Read the parts of all cores and merge them: findings by core, as of one run.
 
     Raises
     ------
     ValueError
-        If they are of different cores, seeds, shares or versions of the package.
+        If they are of different seeds, shares or versions of the package, or a part is missing or
+        occurs twice.
     """
-    loaded = [read_findings(p) for p in paths]
-    about, first = loaded[0]
-    for other, _ in loaded[1:]:
-        if other != about:
-            raise ValueError(f"parts of different validations: {about} and {other}")
-    merged = {
-        task: {n: merge(found[task][n] for _, found in loaded) for n in by}
-        for task, by in first.items()
+    by_core: dict[str, list[Findings]] = {}
+    common: dict[str, Any] | None = None
+    for path in paths:
+        about, found = read_findings(path)
+        by_core.setdefault(about.pop("core"), []).append(found)
+        if common is not None and about != common:
+            raise ValueError(f"parts of different validations: {common} and {about}")
+        common = about
+    for name, found in by_core.items():
+        if len(found) != parts(name):
+            raise ValueError(f"{name}: {len(found)} parts, not {parts(name)}")
+    return {
+        name: {t: {n: merge(f[t][n] for f in found) for n in by} for t, by in found[0].items()}
+        for name, found in by_core.items()
     }
-    return write_findings(path, {k: about[k] for k in about if k != "source"}, merged)
 
 
 def can_differ(core: Core, stage: str) -> bool:
@@ -197,8 +203,15 @@ def can_differ(core: Core, stage: str) -> bool:
     return stage != "rd32-norm" or smallest_product < core.out.emin
 
 
-def verdict(findings: Sequence[str | Path], path: str | Path) -> str:
+def verdict(found: Mapping[str, Findings], path: str | Path) -> str:
     """Write that every final core agrees with the independent computations.
+
+    Parameters
+    ----------
+    found : mapping
+        From :func:`collect`.
+    path : path
+        JSON file.
 
     Returns
     -------
@@ -212,12 +225,11 @@ def verdict(findings: Sequence[str | Path], path: str | Path) -> str:
         of refinement (they would then prove little). The summary is not written.
     """
     tests, problems = {}, []
-    for file in findings:
-        about, found = read_findings(file)
-        core = core_named(about["core"])
-        for task, by in found.items():
+    for name, findings in found.items():
+        core = core_named(name)
+        for task, by in findings.items():
             for other, outcome in by.items():
-                what = f"{core.name}, {task}, {other}"
+                what = f"{name}, {task}, {other}"
                 if other not in STAGES:
                     tests[what] = outcome.rows
                     if outcome.mismatches:
@@ -230,4 +242,4 @@ def verdict(findings: Sequence[str | Path], path: str | Path) -> str:
     total = sum(tests.values())
     summary = {"rows": total, "mismatches": 0, "tests": tests}
     write_text(path, json.dumps(summary, indent=1) + "\n")
-    return f"{total} rows of {len(findings)} cores: no mismatch"
+    return f"{total} rows of {len(found)} cores: no mismatch"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from mfmamodels.characterise import bounds
-from mfmamodels.characterise.campaign import INDEPENDENT, TESTS, Findings, read_findings
+from mfmamodels.characterise.campaign import DEFINITION, INDEPENDENT, TESTS, Findings
 from mfmamodels.characterise.ensembles import Outcome
 from mfmamodels.tables import Table
 
@@ -78,18 +77,14 @@ _NOTES = (
 )
 
 
-def table_2(files: Sequence[str | Path]) -> Table:
+def table_2(found: Mapping[str, Findings]) -> Table:
     """Table 2 from the findings of the CDNA3 cores.
 
     Parameters
     ----------
-    files : sequence of path
-        Findings of all cores of the campaign (others than CDNA3's are not used).
+    found : mapping
+        From :func:`campaign.collect` (others than CDNA3's are not used).
     """
-    found: dict[str, Findings] = {}
-    for file in files:
-        about, findings = read_findings(file)
-        found[about["core"]] = findings
     rows = [
         _row(iteration, stage, inputs, printed, [found[name] for name in cores])
         for iteration, (stage, paper) in enumerate(ITERATIONS)
@@ -152,14 +147,12 @@ def _wait(counts: tuple[int, int]) -> str:
     return f"{bounds.expected_rows(rows, found):.3g} ({low:.2g} to {high:.2g})"
 
 
-def table_of_tests(files: Sequence[str | Path]) -> Table:
+def table_of_tests(found: Mapping[str, Findings]) -> Table:
     """The nine tests of section 5, each sampler: final core against independent computations."""
     rows = []
-    found: Mapping[str, Findings] = {}
-    found = {about["core"]: f for about, f in map(read_findings, files)}
     for name in TESTS:
         for task, by in found[name].items():
-            for other in by.keys() & {INDEPENDENT, "reference"}:
+            for other in sorted(by.keys() & {INDEPENDENT, DEFINITION}):
                 outcome = by[other]
                 sampler = task.removesuffix(f" {other}").replace("_", " ")
                 bound = bounds.upper_bound(outcome.rows, outcome.mismatches)
