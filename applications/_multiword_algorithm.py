@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from applications._multiword_split import (
 )
 from mfmamodels.formats import Format, decode, get_format, round_to
 
-Matmul = Callable[[ArrayLike, ArrayLike, Any], NDArray]
+Matmul = Callable[..., NDArray]
 Step = tuple[int, int]
 
 ORDERS = ("largest first", "smallest first", "separate")
@@ -114,11 +114,9 @@ class Way:
         if self.promotion == 0 and self.order != "separate":
             return engine.product(left, right, c, words)
         length = self.promotion or max(n, 1)
-        for start in range(0, max(n, 1), length):
-            part = slice(start, start + length)
-            own = engine.product(left[:, part], right[part], None, words)
-            c = own if c is None else c + own
-        return c
+        parts = [slice(start, start + length) for start in range(0, max(n, 1), length)]
+        sums = (engine.product(left[:, part], right[part], None, words) for part in parts)
+        return reduce(np.add, sums if c is None else chain([c], sums))
 
 
 @dataclass(frozen=True)
@@ -261,12 +259,14 @@ def multiword_matmul(
     if words < 1:
         raise ValueError(f"words is {words}; at least one is needed")
     fmt = get_format(fmt)
-    special = ~np.isfinite(a).all(axis=1)[:, None] | ~np.isfinite(b).all(axis=0)[None, :]
+    finite_rows, finite_columns = np.isfinite(a).all(axis=1), np.isfinite(b).all(axis=0)
+    special = ~np.logical_and.outer(finite_rows, finite_columns)
     finite_a, finite_b = (np.where(np.isfinite(x), x, 0.0) for x in (a, b))
     pair = split_pair(finite_a, finite_b, fmt, words, rounding)
     engine = Engine("core", matmul, get_format(inputs or fmt))
     product = scaled_products(pair, [words], [engine], way)[words][0].astype(np.float64)
-    result = np.ldexp(product, -pair.exponents)
+    with np.errstate(over="ignore", under="ignore"):  # as a binary64 product would
+        result = np.ldexp(product, -pair.exponents)
     if special.any():
         with np.errstate(invalid="ignore", over="ignore"):
             result[special] = (a @ b)[special]

@@ -91,9 +91,17 @@ def ratio(data: Data, fmt: str, words: int, over: str, under: str) -> xr.DataArr
     return errors(data, fmt, over, words) / errors(data, fmt, under, words)
 
 
+def within(values: xr.DataArray, smallest: int, largest: int | None = None) -> xr.DataArray:
+    """Part of an array with n between the given ones; LookupError where there is none."""
+    chosen = (values.n >= smallest) & (values.n <= (largest or values.n.max()))
+    if not chosen.any():
+        raise LookupError(f"no sizes from {smallest} to {largest}")
+    return values.sel(n=chosen)
+
+
 def slope(error: xr.DataArray, smallest: int = LARGE) -> float:
     """Least-squares slope of log(error) on log(n) for n from `smallest`."""
-    chosen = error.sel(n=error.n >= smallest)
+    chosen = within(error, smallest)
     if chosen.sizes["n"] < 3:
         raise LookupError("too few sizes for a slope")
     return _rounded(np.polyfit(np.log(chosen.n), np.log(chosen), 1)[0])
@@ -107,8 +115,8 @@ def _rounded(value: Any) -> float:
 def _alike(data: Data) -> Numbers:
     def spread(fmt: str, p: int) -> float:
         three = [errors(data, fmt, device, p) for device in CDNA]
-        largest, smallest = (f([e.values for e in three], axis=0) for f in (np.max, np.min))
-        return _rounded((largest / smallest)[three[0].n.values >= 18].max())
+        largest, smallest = np.maximum.reduce(three), np.minimum.reduce(three)
+        return _rounded(within(three[0].copy(data=largest / smallest), 18).max())
 
     return {fmt: [spread(fmt, p) for p in (1, 2, 3)] for fmt in ("fp16", "bf16")}
 
@@ -141,10 +149,10 @@ def _cause(data: Data) -> Numbers:
 def _one_word(data: Data) -> Numbers:
     found: Numbers = {}
     for fmt in ("fp16", "bf16"):
-        to_14384 = [ratio(data, fmt, 1, "B200", d).sel(n=slice(None, 14384)) for d in CDNA]
+        to_14384 = [within(ratio(data, fmt, 1, "B200", d), 18, 14384) for d in CDNA]
         found[fmt] = {
             "slope": slope(errors(data, fmt, "B200", 1)),
-            "ratio": _rounded(max(float(r.sel(n=r.n >= 18).max()) for r in to_14384)),
+            "ratio": _rounded(max(float(r.max()) for r in to_14384)),
         }
     return found
 
@@ -153,10 +161,10 @@ def _fp8(data: Data) -> Numbers:
     one, four, six = (ratio(data, "e5m2", p, "B200", "MI300X") for p in (1, 4, 6))
     return {
         "p=1, largest": _rounded(one.max()),
-        "p=4, largest up to n=2335": _rounded(four.sel(n=slice(None, 2335)).max()),
+        "p=4, largest up to n=2335": _rounded(within(four, 1, 2335).max()),
         "p=4, n=26366": _rounded(four.sel(n=26366)),
         "p=4, n=1e6": _rounded(four.sel(n=1000000)),
-        "p=6, smallest from n=379": _rounded(six.sel(n=slice(379, None)).min()),
+        "p=6, smallest from n=379": _rounded(within(six, 379).min()),
         "p=6, n=1e6": _rounded(six.sel(n=1000000)),
     }
 

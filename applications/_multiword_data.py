@@ -46,7 +46,11 @@ class PublishedStream:
 
     def skip(self, n: int) -> None:
         """Let an experiment of size n go by."""
-        self._random.bytes(4 * 8 * SIZE * n)  # a number takes 8 bytes of the generator's output
+        remaining = 4 * 8 * SIZE * n  # a number takes 8 bytes of the generator's output
+        while remaining:
+            portion = min(remaining, 1 << 22)
+            self._random.bytes(portion)
+            remaining -= portion
 
     def _column_major(self, rows: int, columns: int) -> NDArray[np.float64]:
         return self._random.random_sample((columns, rows)).T

@@ -16,7 +16,13 @@ FIGURES = {"e5m2": (4, "fp8-e5m2"), "fp16": (5, "fp16"), "bf16": (6, "bf16")}
 #: Devices of the paper's figures, in the legend's order.
 PRINTED = ("MI100", "MI250", "MI300X", "B200")
 
-_FLOOR = {"color": "0.6", "linewidth": 3, "alpha": 0.5, "zorder": 1}
+#: Curves of the default way that are no device's.
+_LIMITS: dict[str, dict[str, Any]] = {
+    "split alone": {"color": "0.6", "linewidth": 3, "alpha": 0.5, "zorder": 1},
+    "bound (3.26)": {"color": "0.35", "linewidth": 0.9, "linestyle": "--", "zorder": 1},
+    "for $p$ words": {"color": "0.35", "linewidth": 0.9, "linestyle": "-", "zorder": 1},
+}
+_OZAKI: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": (0, (1, 2)), "zorder": 1}
 
 CAPTIONS = {
     "figure_4": "Section 8.1, Figure 4: multi-word products with fp8-e5m2 words, as published "
@@ -76,30 +82,41 @@ def printed_cores(data: xr.Dataset) -> dict[str, str]:
 
 
 def _error_figure(data: xr.Dataset, ozaki: xr.Dataset | None = None) -> Figure:
-    """Error against n: one group of curves per number of words, one curve per device."""
+    """Error against n: one panel per number of words, one curve per device."""
     from matplotlib.figure import Figure as NewFigure
 
     from mfmamodels import figures
 
-    figure = NewFigure(figsize=(figures.TWO_COLUMNS * 0.68, 3.5))
-    axes = figure.add_subplot()
-    if ozaki is not None:
-        _draw_ozaki(axes, ozaki)
-    several = data.sizes["draw"] > 1
-    for p in data.words.values:
-        if several:
-            floor = data.floor.sel(words=p).median("draw")
-            axes.plot(data.n, floor, **_FLOOR)
+    default = data.attrs["way"] == "default"
+    words = data.words.values
+    figure = NewFigure(figsize=(figures.TWO_COLUMNS, 3.0))
+    panels = figure.subplots(1, len(words), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, p in zip(panels, words, strict=True):
+        of_words = data.sel(words=p)
+        if default:
+            _draw_limits(axes, of_words)
+        if ozaki is not None:
+            _draw_ozaki(axes, ozaki)
         for device, name in printed_cores(data).items():
-            _draw_device(axes, data.error.sel(words=p, core=name), device)
-        _label_words(axes, data, int(p))
-    _frame(axes, "Norm-wise relative error")
-    handles, labels = _legend(printed_cores(data), several)
+            _draw_device(axes, of_words.error.sel(core=name), device)
+        axes.set_title("1 word" if p == 1 else f"{p} words")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("Inner dimension $n$")
+    panels[0].set_ylabel("Norm-wise relative error")
+    handles, labels = _legend(printed_cores(data), _LIMITS if default else {})
     if ozaki is not None:
-        handles.append(_line(color="black", linestyle=(0, (1, 2)), linewidth=1))
-        labels.append("Ozaki I, int8")
-    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+        handles.append(_line(**_OZAKI))
+        labels.append("Ozaki I")
+    figure.legend(handles, labels, loc="outside upper center", ncols=8, columnspacing=1.2)
     return figure
+
+
+def _draw_limits(axes: Axes, of_words: xr.Dataset) -> None:
+    """The split's own error from below, the bounds from above."""
+    axes.plot(of_words.n, of_words.floor.median("draw"), **_LIMITS["split alone"])
+    axes.plot(of_words.n, of_words.bound, **_LIMITS["bound (3.26)"])
+    axes.plot(of_words.n, of_words.bound_words, **_LIMITS["for $p$ words"])
 
 
 def _draw_device(axes: Axes, errors: xr.DataArray, device: str) -> None:
@@ -124,49 +141,23 @@ def _draw_device(axes: Axes, errors: xr.DataArray, device: str) -> None:
 def _draw_ozaki(axes: Axes, ozaki: xr.Dataset) -> None:
     for q in ozaki.slices.values:
         middle = ozaki.ozaki.sel(slices=q).median("draw")
-        axes.plot(ozaki.n, middle, color="black", linestyle=(0, (1, 2)), linewidth=1, zorder=1)
+        axes.plot(ozaki.n, middle, **_OZAKI)
         axes.annotate(
             f"{q} slices",
-            (float(ozaki.n[-1]), float(middle[-1])),
-            xytext=(4, 0),
+            (float(ozaki.n[0]), float(middle[0])),
+            xytext=(0, 2),
             textcoords="offset points",
-            fontsize=7,
-            va="center",
+            fontsize=6,
         )
 
 
-def _label_words(axes: Axes, data: xr.Dataset, p: int) -> None:
-    """Name a group of curves at its left end, above the highest of them."""
-    highest = float(data.error.sel(words=p).median("draw").isel(n=0).max())
-    text = "1 word" if p == 1 else f"{p} words"
-    axes.annotate(
-        text,
-        (float(data.n[0]), highest),
-        xytext=(-4, 0),
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        fontsize=8,
-    )
-
-
-def _frame(axes: Axes, label: str) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("Inner dimension $n$")
-    axes.set_ylabel(label)
-    axes.margins(x=0.09)
-
-
-def _legend(devices: Iterable[str], several: bool) -> tuple[list, list]:
+def _legend(devices: Iterable[str], more: Mapping[str, dict]) -> tuple[list, list]:
+    """Handles and labels for devices, and for further curves by label."""
     from mfmamodels import figures
 
     labels = list(devices)
     handles = [_line(**figures.appearance(device).line()) for device in labels]
-    if several:
-        handles.append(_line(**_FLOOR))
-        labels.append("split alone")
-    return handles, labels
+    return [*handles, *(_line(**style) for style in more.values())], [*labels, *more]
 
 
 def _line(**style: Any) -> Any:
@@ -194,7 +185,7 @@ def _causes(results: Mapping[str, xr.Dataset]) -> Figure:
             _draw_device(middle, of_core.accumulation, device)
             _draw_device(bottom, of_core.bias, device)
         for axes in (top, middle):
-            axes.plot(data.n, chosen.floor.median("draw"), **_FLOOR)
+            axes.plot(data.n, chosen.floor.median("draw"), **_LIMITS["split alone"])
             axes.set_yscale("log")
         bottom.axhline(0, color="black", linewidth=0.6)
         bottom.set_xscale("log")
@@ -206,7 +197,8 @@ def _causes(results: Mapping[str, xr.Dataset]) -> Figure:
     ):
         axes.set_ylabel(label)
     devices = {d: c for data in results.values() for d, c in _causes_cores(data).items()}
-    handles, labels = _legend(devices, True)
+    split_alone = {"split alone": _LIMITS["split alone"]}
+    handles, labels = _legend(devices, split_alone)
     figure.legend(handles, labels, loc="outside upper center", ncols=6)
     return figure
 

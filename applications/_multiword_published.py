@@ -85,11 +85,10 @@ def compare(results: Mapping[str, xr.Dataset], folder: Path) -> list[tuple[str, 
     rows = []
     for path in sorted(folder.glob("matmul_test_*.dat")):
         match = _FILE_NAME.fullmatch(path.name)
-        data = results.get(_FILE_FORMATS.get(match[1], "")) if match else None
-        if data is None:
+        if match is None or _FILE_FORMATS.get(match[1]) not in results:
             continue
-        core = MODELS[data.attrs["words_format"]].get(match[3])
-        words = int(match[2])
+        data = results[_FILE_FORMATS[match[1]]]
+        words, core = int(match[2]), MODELS[_FILE_FORMATS[match[1]]].get(match[3])
         if core not in data.core.values or words not in data.words.values:
             continue
         errors = data.error.sel(core=core, words=words).isel(draw=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numba as nb
@@ -23,8 +24,8 @@ class Reference:
         The same of ``|A| |B|``, in binary64.
     exponents : ndarray of int64
         ``l_i + m_j``.
-    norm : float
-        ``||A||_inf ||B||_inf`` (largest absolute row sums), unscaled.
+    norm, norm_exponent : float, int
+        ``||A||_inf ||B||_inf`` (largest absolute row sums, unscaled) is norm * 2^norm_exponent.
     """
 
     high: NDArray[np.float64]
@@ -32,6 +33,7 @@ class Reference:
     absolute: NDArray[np.float64]
     exponents: NDArray[np.int64]
     norm: float
+    norm_exponent: int
 
     def difference(self, c: NDArray) -> NDArray[np.float64]:
         """``c - A B`` for a scaled product c; result scaled as well."""
@@ -41,7 +43,7 @@ class Reference:
         """``||difference||_inf / (||A||_inf ||B||_inf)``; 0 if the product is empty or zero."""
         if difference.size == 0 or self.norm == 0:
             return 0.0
-        return infinity_norm(np.ldexp(difference, -self.exponents)) / self.norm
+        return infinity_norm(np.ldexp(difference, -self.exponents - self.norm_exponent)) / self.norm
 
     def componentwise(self, difference: NDArray[np.float64]) -> float:
         """Largest ``|difference|_ij / (|A| |B|)_ij``, where 0/0 counts as 0."""
@@ -54,6 +56,20 @@ class Reference:
 def infinity_norm(x: NDArray[np.float64]) -> float:
     """Largest absolute row sum; 0 for an empty matrix."""
     return float(np.abs(x).sum(axis=1).max(initial=0.0))
+
+
+def product_of_norms(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, int]:
+    """``||A||_inf ||B||_inf`` as a number times a power of two, where it might not fit binary64."""
+    norm, exponent = 1.0, 0
+    for x in (a, b):
+        largest = max(float(x.max(initial=0.0)), -float(x.min(initial=0.0)))
+        scale = math.frexp(largest)[1]
+        if abs(scale) < 400:  # sums and products fit by far: spare the scaled copy
+            norm *= infinity_norm(x)
+        else:
+            norm *= infinity_norm(np.ldexp(x, -scale))
+            exponent += scale
+    return norm, exponent
 
 
 def reference(
@@ -88,7 +104,7 @@ def reference(
         low[:, :columns],
         absolute[:, :columns],
         left[:, None] + right[None, :],
-        infinity_norm(a) * infinity_norm(b),
+        *product_of_norms(a, b),
     )
 
 

@@ -26,7 +26,7 @@ from applications._multiword_data import (
     independent_matrices,
     published_points,
 )
-from applications._multiword_reference import Reference, infinity_norm, reference
+from applications._multiword_reference import Reference, product_of_norms, reference
 from applications._multiword_split import FP32_MAX, FP32_MIN_NORMAL, theta
 from applications._ozaki import ozaki_matmul
 from mfmamodels import core
@@ -36,6 +36,9 @@ Progress = Callable[[int, int, str], None] | None
 
 #: MI300X with truncation in place of its two roundings down: what do these cost?
 WITHOUT_RD = "MI300X/e5m2fnuz:join_rounding=rtz:c.rounding=rtz"
+
+#: Sizes above this get fewer draws: they take most of the time.
+LARGE = 100_000
 
 _LONG_NAMES = {
     "error": "norm-wise error ||C - AB|| / (||A|| ||B||), infinity norms",
@@ -90,7 +93,7 @@ class Table:
     def __init__(
         self, cores: Sequence[str], words: Sequence[int], sizes: Sequence[int], draws: int
     ):
-        self.coords = {"core": list(cores), "words": list(words), "n": list(sizes)}
+        self.coords: dict[str, list] = {"core": [*cores], "words": [*words], "n": [*sizes]}
         shape = (len(words), len(sizes), draws)
         self.values = {
             **{f: np.full((len(cores), *shape), np.nan) for f in Judged.__dataclass_fields__},
@@ -116,7 +119,7 @@ class Table:
         """Everything entered, with the bounds."""
         sizes, words = self.coords["n"], self.coords["words"]
         by_words = [[bounds(fmt, n, p)[1] for n in sizes] for p in words]
-        variables = {
+        variables: dict[str, Any] = {
             name: (("core", "words", "n", "draw")[-value.ndim :], value)
             for name, value in self.values.items()
         }
@@ -157,11 +160,13 @@ def binary64_reference(a: NDArray, b: NDArray, left: NDArray, right: NDArray) ->
         np.zeros(exponents.shape),
         np.ldexp(np.abs(a) @ np.abs(b), exponents),
         exponents,
-        infinity_norm(a) * infinity_norm(b),
+        *product_of_norms(a, b),
     )
 
 
-def run_published(name: str, sizes: Sequence[int], progress: Progress) -> xr.Dataset:
+def run_published(
+    name: str, sizes: Sequence[int], cores: Sequence[str], progress: Progress
+) -> xr.Dataset:
     """Everything published for one format of words.
 
     Parameters
@@ -170,17 +175,19 @@ def run_published(name: str, sizes: Sequence[int], progress: Progress) -> xr.Dat
         "fp16", "bf16" or "e5m2".
     sizes : sequence of int
         Those not among the published ones are left out.
+    cores : sequence of str
+        Some of the published ones of this format.
     progress : callable, optional
     """
     fmt = get_format(name)
-    names = list(published.MODELS[name].values())
-    if name == "e5m2":
+    names = list(cores)
+    if any(WITHOUT_RD.startswith(c.removesuffix("rd31")) for c in names):
         names.append(WITHOUT_RD)
     chosen = [n for n in published.SIZES if n in sizes]
     table = Table(names, published.WORDS[name], chosen, 1)
     stream = PublishedStream()
     later = [n for n in names if n in published.SECOND_IN_STREAM]
-    runs = [[n for n in names if n not in later]] + ([later] if later else [])
+    runs = [[n for n in names if n not in later], *([later] if later else [])]
     total = sum(chosen) * len(published.WORDS[name]) * len(runs)
     done = 0
     for run in runs:
@@ -282,9 +289,11 @@ def _draws(
     name: str, options: Mapping[str, Any], seed: int, progress: Progress
 ) -> Iterator[tuple[int, int, tuple[NDArray, NDArray]]]:
     """Yield (n, draw, (A, B)) for all sizes, largest first: memory is short at once or never."""
-    total, done = sum(options["sizes"]) * options["draws"], 0
-    for n in sorted(options["sizes"], reverse=True):
-        for draw in range(options["draws"]):
+    few = min(options["draws"], options["draws_large"])
+    draws = {n: few if n > LARGE else options["draws"] for n in options["sizes"]}
+    total, done = sum(n * count for n, count in draws.items()), 0
+    for n in sorted(draws, reverse=True):
+        for draw in range(draws[n]):
             yield (
                 n,
                 draw,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from applications._multiword_advice import add_arguments, main
 from applications._multiword_figures import CAPTIONS, names
 from applications._multiword_published import MODELS, SIZES, WORDS
 
@@ -24,10 +25,12 @@ __all__ = [
     "CAPTIONS",
     "SCHEMA",
     "TITLE",
+    "add_arguments",
     "claims",
     "compare_published",
     "figures",
     "jobs",
+    "main",
     "plot",
     "run",
 ]
@@ -89,11 +92,19 @@ SCHEMA: dict[str, Any] = {
             "default": list(SIZES),
         },
         "draws": {
-            "description": "Independent draws of the data per size, in the default way.",
+            "description": "Independent draws of the data per size up to n = 100000, in the "
+            "default way.",
             "type": "integer",
             "minimum": 1,
             "maximum": 1000,
-            "default": 5,
+            "default": 9,
+        },
+        "draws_large": {
+            "description": "The same for larger sizes, where it is fewer.",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 1000,
+            "default": 3,
         },
         "decades": {
             "description": "Spread of the entries' magnitudes in decades, in the default way.",
@@ -144,7 +155,7 @@ def jobs(config: dict[str, Any]) -> list[str]:
     _check(config)
     names = []
     for name in ("e5m2", "fp16", "bf16"):
-        if "published" in config["ways"] and set(SIZES) & set(config["sizes"]):
+        if "published" in config["ways"] and _published_cores(name, config):
             names.append(name + _PUBLISHED)
         if "default" in config["ways"]:
             names.append(name)
@@ -158,7 +169,8 @@ def run(job: str, config: dict[str, Any], seed: int, progress: Any = None) -> xr
     if job == _INT8:
         return runs.run_ozaki(config, seed, progress)
     if job.endswith(_PUBLISHED):
-        return runs.run_published(job.removesuffix(_PUBLISHED), config["sizes"], progress)
+        name = job.removesuffix(_PUBLISHED)
+        return runs.run_published(name, config["sizes"], _published_cores(name, config), progress)
     cores = config["formats"][job]["cores"]
     return runs.run_default(job, config, cores, seed, progress)
 
@@ -196,8 +208,16 @@ def compare_published(
     return compare(by_format, Path(folder))
 
 
+def _published_cores(name: str, config: dict[str, Any]) -> list[str]:
+    """Cores of the published experiment that the configuration asks for, at its sizes."""
+    if not set(SIZES) & set(config["sizes"]):
+        return []
+    wanted = config["formats"][name]["cores"]
+    return [c for c in MODELS[name].values() if c.removesuffix(":rd31") in wanted]
+
+
 def _check(config: dict[str, Any]) -> None:
-    """Refuse cores that do not exist or do not take the words, before anything runs."""
+    """Refuse what cannot be computed, such as cores that do not take the words, before it runs."""
     from mfmamodels import core
 
     for name, options in config["formats"].items():

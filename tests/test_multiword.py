@@ -1,0 +1,436 @@
+"""Splitting into words, products of words, references: against exact rational arithmetic."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import mfmamodels as mm
+from applications._multiword_algorithm import (
+    ORDERS,
+    Engine,
+    Way,
+    exact_engine,
+    multiword_matmul,
+    scaled_products,
+    scales,
+    split_pair,
+    steps,
+)
+from applications._multiword_data import (
+    PublishedStream,
+    independent_matrices,
+    published_points,
+)
+from applications._multiword_reference import reference
+from applications._multiword_split import (
+    FP32_MAX,
+    largest_magnitudes,
+    scale_exponents,
+    shifted,
+    split,
+    theta,
+    word_values,
+)
+from applications._ozaki import INT32_BLOCK, ozaki_matmul, slices
+from mfmamodels.formats import decode, encode, get_format, round_to
+
+FORMATS = ("fp16", "bf16", "e5m2")
+TINY, HUGE = 5e-324, 1.7976931348623157e308
+
+
+def graded(rows, n, decades, seed=0):
+    """Entries of random sign whose magnitudes spread over a number of decades."""
+    rng = np.random.default_rng(seed)
+    return rng.choice([-1.0, 1.0], (rows, n)) * 10 ** (decades * (rng.random((rows, n)) - 0.5))
+
+
+def exact_product(a, b):
+    rows = [[Fraction(float(x)) for x in row] for row in a]
+    columns = [[Fraction(float(x)) for x in column] for column in b.T]
+    return [[sum(map(lambda x, y: x * y, r, c), Fraction()) for c in columns] for r in rows]
+
+
+def normwise_error(c, a, b):
+    """Error in the infinity norm against the rational product, as a float."""
+    difference = max(
+        sum(abs(Fraction(float(x)) - exact) for x, exact in zip(row, exact_row, strict=True))
+        for row, exact_row in zip(c, exact_product(a, b), strict=True)
+    )
+    norm = Fraction(float(np.abs(a).sum(axis=1).max())) * Fraction(
+        float(np.abs(b).sum(axis=1).max())
+    )
+    return float(difference / norm)
+
+
+def words_bound(fmt, words, n):
+    u = 2.0**-fmt.precision
+    limit = theta(fmt, n)
+    underflow = 4 * n**2 * (fmt.min_normal / limit + 2.0**-126 / limit**2)
+    return (words + 1) * u**words + n * 2.0**-24 * words * (words + 1) / 2 + underflow
+
+
+# --- scales ---
+
+
+@pytest.mark.parametrize("limit", [65504.0, 57344.0, 1.5e16, 4.0])
+def test_scaling_is_the_largest_power_of_two_within_the_limit(limit):
+    near = [limit * 2.0**e for e in (-60, -3, 0, 5)]
+    largest = [x for y in near for x in (np.nextafter(y, 0), y, np.nextafter(y, HUGE))]
+    largest += [TINY, 3 * TINY, 2.0**-1022, HUGE, 1.0, 0.1]
+    for x, exponent in zip(largest, scale_exponents(np.array(largest), limit), strict=True):
+        scaled = Fraction(x) * Fraction(2) ** int(exponent)
+        assert scaled <= limit < 2 * scaled, x
+
+
+def test_scaling_leaves_zero_rows_alone():
+    assert_array_equal(scale_exponents(np.zeros(3), 65504.0), [0, 0, 0])
+    assert_array_equal(largest_magnitudes(np.empty((2, 0)), axis=1), [0, 0])
+
+
+@pytest.mark.parametrize("n", [0, 1, 10, 10**6])
+@pytest.mark.parametrize("name", FORMATS)
+def test_theta_lets_no_sum_overflow(name, n):
+    limit = theta(get_format(name), n)
+    assert n * Fraction(limit) ** 2 <= Fraction(FP32_MAX) * (1 + Fraction(1, 2**50))
+    assert limit <= get_format(name).max
+
+
+# --- words ---
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("decades", [0, 5, 20])
+@pytest.mark.parametrize("rounding", ["rne", "rtz"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_words_and_residual_add_up_exactly(name, rounding, decades, columns):
+    fmt, p = get_format(name), 3
+    x = graded(3, 700, decades)  # longer than the kernel's chunks
+    x[0, :9] = [0.0, -0.0, 1.0, -2.0, 1 + 2.0**-52, -(2 - 2.0**-52), 2.0**-11, 3e-9, 1e-30]
+    x = x.T if columns else x
+    exponents = scale_exponents(largest_magnitudes(x, 0 if columns else 1), theta(fmt, 700))
+    codes = split(x, exponents, fmt, p, rounding, columns=columns)
+    assert codes.shape == (p, *x.shape)
+    rest = np.ldexp(x, exponents[None, :] if columns else exponents[:, None])
+    for j in range(p):
+        # The general rounding function is a second, independent way to the same words.
+        expected = encode(np.ldexp(rest, fmt.precision * j), fmt, rounding)
+        assert_array_equal(codes[j], expected)
+        word = np.ldexp(decode(codes[j], fmt), -fmt.precision * j)
+        exact = [
+            Fraction(r) - Fraction(w) for r, w in zip(rest.flat[:50], word.flat[:50], strict=True)
+        ]
+        rest = rest - word
+        assert exact == [Fraction(r) for r in rest.flat[:50]]
+    last_place = 2.0 ** -(fmt.precision - 1) * np.maximum(np.abs(word), 2.0**fmt.emin)
+    share = {"rne": 0.5, "rtz": 1.0}[rounding]
+    # The last word's own place, unless an earlier word left nothing: then the residual is 0.
+    bound = share * np.maximum(last_place, 2.0 ** (fmt.emin - fmt.precision * (p - 1)))
+    assert (np.abs(rest) <= np.maximum(bound, last_place * 2.0**0)).all()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_words_stand_for_the_matrix_up_to_their_precision(name):
+    fmt, p = get_format(name), 2
+    x = graded(4, 50, 1)
+    exponents = scale_exponents(largest_magnitudes(x, 1), theta(fmt, 50))
+    for rounding, share in (("rne", 1.0), ("rtz", 2.0)):
+        values = word_values(split(x, exponents, fmt, p, rounding), exponents, fmt)
+        assert np.abs(values / x - 1).max() <= share**p * 2.0 ** (-fmt.precision * p)
+
+
+def test_truncated_words_are_smaller_than_rounded_ones():
+    fmt = get_format("fp16")
+    x = np.array([[1 + 2.0**-11 + 2.0**-20, 1.0]])  # just above half way between two fp16 numbers
+    zero = np.zeros(1, np.int64)
+    assert decode(split(x, zero, fmt, 1, "rtz"), fmt)[0, 0, 0] == 1.0
+    assert decode(split(x, zero, fmt, 1, "rne"), fmt)[0, 0, 0] == 1 + 2.0**-10
+
+
+def test_an_unknown_rounding_of_words_is_refused():
+    with pytest.raises(ValueError):
+        split(np.ones((1, 1)), np.zeros(1, np.int64), get_format("fp16"), 1, "nearest")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_shifting_every_code_rounds_as_the_rounding_function_does(name):
+    fmt = get_format(name)
+    codes = np.arange(1 << fmt.width, dtype=fmt.code_dtype)
+    codes = codes[np.isfinite(decode(codes, fmt))]
+    for shift in (0, 1, 2, fmt.precision, fmt.precision + 1, 2 * fmt.precision, 25, 60, 300):
+        expected = encode(np.ldexp(decode(codes, fmt), -shift), fmt, "rne")
+        assert_array_equal(shifted(codes, shift, fmt), expected)
+
+
+# --- references ---
+
+
+@pytest.mark.parametrize("decades", [0, 20])
+@pytest.mark.parametrize("scale", [1.0, 1e290, 1e-290])
+def test_the_reference_has_a_hundred_bits(decades, scale):
+    a, b = graded(3, 130, decades) * scale, graded(130, 5, decades, seed=1)
+    a[1, 65:] = -a[1, :65]  # one row cancels almost entirely
+    b[65:] = b[:65] * (1 + 1e-12)
+    left, right = scales(a, b, get_format("fp16"))
+    ref = reference(a, b, left, right)
+    for (i, row), j in itertools.product(enumerate(exact_product(a, b)), range(5)):
+        power = Fraction(2) ** int(ref.exponents[i, j])
+        error = abs(Fraction(ref.high[i, j]) + Fraction(ref.low[i, j]) - row[j] * power)
+        assert error <= Fraction(float(ref.absolute[i, j])) / 2**100
+
+
+def test_norms_beyond_the_range_of_binary64_do_not_hide_an_error():
+    a, b = graded(3, 20, 2), graded(20, 3, 2, seed=1)
+    errors = []
+    for scale in (1.0, 2.0**1000, 2.0**-1000):
+        x, y = a * scale, b * scale
+        ref = reference(x, y, *scales(x, y, get_format("bf16")))
+        errors.append(ref.normwise(ref.difference(ref.high * (1 + 2.0**-20))))
+    assert errors[0] > 0
+    assert errors[1:] == pytest.approx([errors[0]] * 2, rel=1e-12)
+
+
+def test_errors_of_a_reference_are_measured_as_defined():
+    a, b = graded(3, 20, 2), graded(20, 3, 2, seed=1)
+    ref = reference(a, b, *scales(a, b, get_format("bf16")))
+    off = np.arange(9.0).reshape(3, 3)
+    difference = ref.difference(ref.high + np.ldexp(off, ref.exponents))
+    norm = np.abs(a).sum(1).max() * np.abs(b).sum(1).max()
+    assert ref.normwise(difference) == pytest.approx(off.sum(1).max() / norm, rel=1e-10)
+    expected = (off / (np.abs(a) @ np.abs(b))).max()
+    assert ref.componentwise(difference) == pytest.approx(expected, rel=1e-10)
+
+
+# --- products of words ---
+
+
+def test_products_are_made_in_the_published_order():
+    assert steps(3) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
+    falling = [sum(step) for step in steps(4, "smallest first")]
+    assert falling == sorted(falling, reverse=True)
+    for p, order in itertools.product(range(1, 7), ORDERS):
+        assert len(set(steps(p, order))) == p * (p + 1) // 2
+    with pytest.raises(ValueError, match="known: largest first"):
+        steps(2, "at random")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_numbers_of_words_computed_together_equal_those_computed_apart(order):
+    core, fmt = mm.core("B200/fp16"), get_format("fp16")
+    words = split_pair(*independent_matrices(1, "test", 100, 0, 20), fmt, 3)
+    engines, way = [Engine("core", core.matmul, fmt), exact_engine(fmt)], Way(order)
+    together = scaled_products(words, [1, 2, 3], engines, way)
+    for p in (1, 2, 3):
+        for x, y in zip(together[p], scaled_products(words, [p], engines, way)[p], strict=True):
+            assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize(
+    ("name", "fmt"),
+    [("MI100/fp16", "fp16"), ("MI250/bf16_1k", "bf16"), ("MI300X/e5m2fnuz", "e5m2")],
+)
+def test_kernels_and_definition_give_the_same_multiword_product(name, fmt):
+    core = mm.core(name)
+    a, b = graded(3, 37, 20), graded(37, 2, 20, seed=1)
+    got = multiword_matmul(a, b, core.matmul, fmt, 2, inputs=core.a)
+    expected = multiword_matmul(a, b, core.reference.matmul, fmt, 2, inputs=core.a)
+    assert_array_equal(got, expected)
+
+
+def test_a_product_of_words_by_hand():
+    """Two words, written out with the public functions only."""
+    core = mm.core("MI300X/fp16")
+    a, b = graded(2, 24, 3), graded(24, 2, 3, seed=1)
+    left, right = scales(a, b, core.a)
+    x, y = np.ldexp(a, left[:, None]), np.ldexp(b, right[None, :])
+    x1, y1 = (round_to(z, "fp16").astype(np.float64) for z in (x, y))
+    x2, y2 = (round_to((z - w) * 2.0**11, "fp16") for z, w in ((x, x1), (y, y1)))
+    lower = round_to(x1 * 2.0**-11, "fp16")
+    c = core.matmul(x1, y1)
+    c = core.matmul(lower, y2, c)
+    c = core.matmul(round_to(x2.astype(np.float64) * 2.0**-11, "fp16"), y1, c)
+    expected = np.ldexp(c.astype(np.float64), -(left[:, None] + right[None, :]))
+    assert_array_equal(multiword_matmul(a, b, core.matmul, "fp16", 2), expected)
+
+
+def test_separate_accumulators_and_promotion_by_hand():
+    core, fmt = mm.core("B200/fp16"), get_format("fp16")
+    words = split_pair(*independent_matrices(1, "test", 50, 0, 10), fmt, 2)
+    engine = Engine("core", core.matmul, fmt)
+
+    def product(j, k, part=slice(None)):
+        left = shifted(words.a[j], 11 * (j + k), fmt)[:, part].view(np.float16)
+        return core.matmul(left, words.b[k][part].view(np.float16))
+
+    separate = scaled_products(words, [2], [engine], Way("separate"))[2][0]
+    assert_array_equal(separate, product(0, 1) + product(1, 0) + product(0, 0))
+    promoted = scaled_products(words, [1], [engine], Way(promotion=16))[1][0]
+    parts = [product(0, 0, slice(start, start + 16)) for start in (0, 16, 32, 48)]
+    assert_array_equal(promoted, ((parts[0] + parts[1]) + parts[2]) + parts[3])
+    assert not np.array_equal(promoted, product(0, 0))
+
+
+@pytest.mark.parametrize("words", [1, 2, 3])
+@pytest.mark.parametrize("decades", [0, 1, 5, 10, 20])
+@pytest.mark.parametrize("kind", ["plain", "cancelling", "badly scaled"])
+def test_graded_products_stay_within_the_bound(kind, decades, words):
+    fmt, n = get_format("fp16"), 48
+    a, b = graded(3, n, decades), graded(n, 3, decades, seed=1)
+    if kind == "cancelling":
+        a[:, n // 2 :] = -a[:, : n // 2]
+        b[n // 2 :] = b[: n // 2]
+    elif kind == "badly scaled":
+        a *= 10.0 ** np.array([[-150], [0], [120]])
+        b *= 10.0 ** np.array([[-90, 0, 100]])
+    c = multiword_matmul(a, b, mm.core("MI300X/fp16").matmul, fmt, words)
+    assert normwise_error(c, a, b) <= words_bound(fmt, words, n)
+    # Every row and column on its own: the scales keep small ones from drowning beside large ones.
+    for i, j in itertools.product(range(3), range(3)):
+        row, column = a[i : i + 1], b[:, j : j + 1]
+        error = abs(Fraction(float(c[i, j])) - exact_product(row, column)[0][0])
+        size = Fraction(float(np.abs(row).sum())) * Fraction(float(np.abs(column).max()))
+        assert error <= size * Fraction(words_bound(fmt, words, n))
+
+
+def test_scales_do_not_matter():
+    core = mm.core("B200/fp16")
+    a, b = graded(3, 40, 10), graded(40, 3, 10, seed=1)
+    plain = multiword_matmul(a, b, core.matmul, "fp16", 2)
+    huge = multiword_matmul(a * 2.0**900, b * 2.0**-950, core.matmul, "fp16", 2)
+    assert_array_equal(huge, plain * 2.0**-50)
+    overflowing = multiword_matmul(a * 2.0**900, b * 2.0**900, core.matmul, "fp16", 2)
+    assert_array_equal(overflowing, np.copysign(np.inf, plain))
+    tiny = multiword_matmul(a * 2.0**-900, b * 2.0**-900, core.matmul, "fp16", 2)
+    assert_array_equal(tiny, 0 * plain)
+
+
+def test_subnormal_rows_are_split_exactly():
+    b = np.array([[2.0**1000], [2.0**1000], [2.0**999]])
+    matmul = mm.core("MI100/fp16").matmul
+    for last, words in ((1025, 1), (4097, 2)):  # 1025 has 11 bits, 4097 has 13
+        a = np.array([[TINY, 3 * TINY, last * TINY]])
+        exact = float(exact_product(a, b)[0][0])
+        assert multiword_matmul(a, b, matmul, "fp16", words)[0, 0] == exact
+    assert multiword_matmul(a, b, matmul, "fp16", 1)[0, 0] != exact
+
+
+def test_zero_rows_give_zeros():
+    a, b = graded(3, 10, 2), graded(10, 3, 2, seed=1)
+    a[1], b[:, 2] = 0, 0
+    c = multiword_matmul(a, b, mm.core("MI300X/fp16").matmul, "fp16", 2)
+    assert_array_equal(c[1], [0, 0, 0])
+    assert_array_equal(c[:, 2], [0, 0, 0])
+    assert (c[[0, 2]][:, :2] != 0).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3), (2, 0, 3), (2, 4, 0), (0, 0, 0)])
+def test_empty_matrices_give_what_numpy_gives(shape):
+    m, n, q = shape
+    c = multiword_matmul(np.ones((m, n)), np.ones((n, q)), mm.core("B200/bf16").matmul, "bf16", 2)
+    assert_array_equal(c, np.ones((m, n)) @ np.ones((n, q)))
+
+
+def test_one_product_is_as_good_as_its_words():
+    for words in (1, 2, 3):
+        c = multiword_matmul([[1 / 3]], [[0.1]], mm.core("MI300X/bf16").matmul, "bf16", words)
+        bound = (words + 1) * 2.0 ** (-8 * words) + 2.0**-23
+        assert abs(c[0, 0] / (1 / 3 * 0.1) - 1) <= bound
+
+
+def test_inf_and_nan_spoil_their_rows_and_columns_only():
+    core = mm.core("MI300X/e5m2fnuz")
+    a, b = graded(4, 20, 2), graded(20, 4, 2, seed=1)
+    clean = multiword_matmul(a, b, core.matmul, "e5m2", 2, inputs=core.a)
+    a[0, 3], a[1, 5], b[7, 2], b[0, 3] = np.inf, np.nan, -np.inf, 0.0
+    with np.errstate(invalid="ignore"):
+        expected = a @ b
+    c = multiword_matmul(a, b, core.matmul, "e5m2", 2, inputs=core.a)
+    assert_array_equal(np.isfinite(c), np.isfinite(expected))
+    assert_array_equal(c[~np.isfinite(c)], expected[~np.isfinite(expected)])
+    assert_array_equal(c[2:, :2], clean[2:, :2])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words", "message"),
+    [
+        (np.ones((2, 3)), np.ones((4, 2)), 1, r"given shapes \(2, 3\) and \(4, 2\)"),
+        (np.ones(3), np.ones((3, 2)), 1, r"\(m, n\) and B \(n, q\)"),
+        (np.ones((2, 3)), np.ones((3, 2)), 0, "words is 0"),
+    ],
+)
+def test_wrong_arguments_are_named(a, b, words, message):
+    with pytest.raises(ValueError, match=message):
+        multiword_matmul(a, b, mm.core("B200/fp16").matmul, "fp16", words)
+
+
+# --- Ozaki's scheme ---
+
+
+def test_slices_add_up():
+    x = graded(3, 200, 3)
+    exponents = np.frexp(np.abs(x).max(axis=1))[1].astype(np.int64)
+    parts = slices(x, exponents, 6)
+    assert np.abs(parts.astype(int)).max() <= 64
+    total = sum(np.ldexp(parts[s].astype(float), -6 - 7 * s) for s in range(6))
+    assert np.abs(total - np.ldexp(x, -exponents[:, None])).max() <= 2.0 ** (-6 - 7 * 5 - 1)
+
+
+def test_ozaki_is_exact_for_small_integers_across_blocks():
+    n = INT32_BLOCK + 17
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(-50, 50, (2, n)).astype(float), rng.integers(-50, 50, (n, 3)).astype(float)
+    a[0, 0] = 0.0
+    product, exponents = ozaki_matmul(a, b, [2])[2]
+    assert_array_equal(np.ldexp(product, exponents), a @ b)
+
+
+def test_an_int32_block_cannot_overflow():
+    assert INT32_BLOCK * 64 * 64 < 2**31
+
+
+def test_more_slices_give_smaller_errors():
+    a, b = graded(3, 60, 4), graded(60, 3, 4, seed=1)
+    errors = [
+        normwise_error(np.ldexp(*ozaki_matmul(a, b, [q])[q]), a, b) for q in (1, 2, 3, 4, 5, 6)
+    ]
+    assert all(small < 0.05 * large for large, small in itertools.pairwise(errors))
+
+
+def test_ozaki_takes_zeros_and_nothing():
+    product, exponents = ozaki_matmul(np.zeros((2, 3)), np.zeros((3, 2)), [2])[2]
+    assert_array_equal(np.ldexp(product, exponents), np.zeros((2, 2)))
+    product, exponents = ozaki_matmul(np.empty((2, 0)), np.empty((0, 2)), [2])[2]
+    assert_array_equal(np.ldexp(product, exponents), np.zeros((2, 2)))
+
+
+# --- data ---
+
+
+def test_data_depend_on_their_point_only():
+    first = independent_matrices(1, "x", 30, 0, 20)
+    independent_matrices(1, "x", 31, 5, 20)
+    again = independent_matrices(1, "x", 30, 0, 20)
+    assert all(map(np.array_equal, first, again))
+    for other in ((2, "x", 30, 0), (1, "y", 30, 0), (1, "x", 30, 1)):
+        assert not np.array_equal(first[0], independent_matrices(*other, 20)[0])
+
+
+def test_data_are_spread_as_asked():
+    a, b = independent_matrices(1, "x", 5000, 0, 6)
+    assert a.shape == (10, 5000) and b.shape == (5000, 10)
+    for x in (a, b):
+        exponents = np.log10(np.abs(x))
+        assert -3 <= exponents.min() < -2.99 and 2.99 < exponents.max() <= 3
+        assert abs((x < 0).mean() - 0.5) < 0.01
+    assert (np.abs(independent_matrices(1, "x", 50, 0, 0)[0]) == 1).all()
+
+
+def test_skipped_sizes_leave_the_published_stream_in_place():
+    def left_operands(*sizes):
+        points = published_points(PublishedStream(), (1,), frozenset(sizes))
+        return {n: a for _, n, (a, _) in points}
+
+    assert list(left_operands(33)) == [33]
+    assert_array_equal(left_operands(33)[33], left_operands(10, 18, 33)[33])
