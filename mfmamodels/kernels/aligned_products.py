@@ -10,6 +10,7 @@ from numba.core import cgutils
 
 from mfmamodels.kernels import emit
 from mfmamodels.kernels.emit import Lanes, maximum
+from mfmamodels.kernels.lanes import LANES
 
 _WORD = ir.IntType(64)
 Range = tuple[int, int, int]  # places in the order of summation: first, last, step
@@ -35,34 +36,33 @@ class Products:
     exponent_kind: str
     order: tuple[int, ...]
 
-    def _read(self, which: str, index: ir.Value, kind: str) -> Lanes:
+    def _read(self, which: str, index: ir.Value, kind: str, count: int = LANES) -> Lanes:
         pointer = getattr(self, which)
         if which[-1] == "b":
-            return emit.load(self.builder, pointer, self.builder.mul(index, self.ldb), kind)
+            return emit.load(self.builder, pointer, self.builder.mul(index, self.ldb), kind, count)
         if self.dots:
-            return emit.load(self.builder, pointer, self.builder.mul(index, self.lda), kind)
-        return emit.broadcast(self.builder, pointer, index, kind)
+            return emit.load(self.builder, pointer, self.builder.mul(index, self.lda), kind, count)
+        return emit.broadcast(self.builder, pointer, index, kind, count)
 
     def _index(self, place: int) -> ir.Value:
         return _WORD(self.order[place] if self.order else place)
 
-    def exponent(self, index: ir.Value) -> Lanes:
+    def exponent(self, index: ir.Value, count: int = LANES) -> Lanes:
         """Exponent of a product, in the panels' own kind."""
-        return self._read("ea", index, self.exponent_kind) + self._read(
-            "eb", index, self.exponent_kind
-        )
+        e = self._read("ea", index, self.exponent_kind, count)
+        return e + self._read("eb", index, self.exponent_kind, count)
 
     def value(self, index: ir.Value, kind: str = "f32") -> Lanes:
         """A product, exact."""
         return self._read("b", index, "f32").to(kind) * self._read("a", index, "f32").to(kind)
 
-    def largest_exponent(self, places: Range) -> Lanes:
-        """Largest exponent of the products at these places, as int32."""
-        exponents = (self.exponent(self._index(place)) for place in range(*places))
+    def largest_exponent(self, places: Range, count: int) -> Lanes:
+        """Largest exponent of the products at these places, in the panels' own kind."""
+        exponents = (self.exponent(self._index(place), count) for place in range(*places))
         e = next(exponents)
         for other in exponents:
             e = maximum(e, other)
-        return e.to("i32")
+        return e
 
     def sum(self, places: Range, scale: Lanes) -> Lanes:
         """Sum over these places of products times ``scale``, each truncated to an integer."""

@@ -14,7 +14,7 @@ The block function is compiled for C with :data:`BLOCK_SIGNATURE`::
     ea, eb   addresses of their exponents (int8, or int16 for wide formats)
     acc      address of the sums, values of the kind float32 (float64 when out is fp64): read as c,
              written as d, [row * ldc + lane]. c may be Inf or NaN; any NaN may be written.
-    rows, lanes   size of the tile; ``lanes`` is a multiple of LANES
+    rows, lanes   size of the tile; ``lanes`` is a multiple of LANES, at most MAX_LANES
     groups   number of groups of ``Kernel.group`` products in the panel
 
 Product ``k`` of row r and lane j is::
@@ -25,6 +25,7 @@ Product ``k`` of row r and lane j is::
 so one source makes both block functions, the one with a broadcast of ``a``, the other without.
 ``hot_a`` (one int8 per row; in dots per lane) and ``hot_b`` (per lane) are addresses of flags: -1
 where the panel holds an Inf or NaN in that row or column, else 0 (only with ``exponents``).
+Reading 64 bytes beyond the end of ``ea`` or ``eb`` is allowed.
 Lanes beyond the matrix hold zeros; K is padded with zeros (+0) to a multiple of the group.
 
 Compile a block function with ``compile_callback(function, BLOCK_SIGNATURE, unique_name)``: compiled
@@ -55,6 +56,8 @@ BLOCK_SIGNATURE = signature(types.void, *[types.intp] * 13)
 
 #: Products decoded at a time.
 PANEL_K = 128
+#: Lanes of a tile at most.
+MAX_LANES = 512
 #: Dot products computed at a time.
 DOTS_STRIP = 128
 #: Below this many products a call stays on the calling thread.
@@ -166,7 +169,7 @@ def gemm(
         out[...] = 0 if c is None else c
         return
     # The part of a panel that belongs to one group stays in the first-level cache.
-    strip = min(512, max(64, 4096 // kernel.group // LANES * LANES), -(-n // LANES) * LANES)
+    strip = min(MAX_LANES, max(64, 4096 // kernel.group // LANES * LANES), -(-n // LANES) * LANES)
     strips, threads = -(-n // strip), _threads(m * n * k)
     splits = min(m, threads // gcd(strips, threads))
     plan = _template(arith, kernel, False).copy()

@@ -37,9 +37,9 @@ _ELEMENTS = {
 _WORD = ir.IntType(64)
 
 
-def vector_type(kind: str) -> ir.VectorType:
-    """LLVM type of a vector of lanes of that kind."""
-    return ir.VectorType(_ELEMENTS[kind], LANES)
+def vector_type(kind: str, count: int = LANES) -> ir.VectorType:
+    """LLVM type of a vector of ``count`` lanes of that kind."""
+    return ir.VectorType(_ELEMENTS[kind], count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +60,18 @@ class Lanes:
     value: ir.Value
     kind: str
 
+    @property
+    def count(self) -> int:
+        """Number of lanes."""
+        return self.value.type.count
+
     def like(self, value: ir.Value, kind: str | None = None) -> Lanes:
         """Another vector of this code."""
         return Lanes(self.builder, value, kind or self.kind)
 
     def constant(self, x: float | bool) -> Lanes:
         """Vector of this kind with ``x`` in every lane."""
-        return self.like(ir.Constant(vector_type(self.kind), [x] * LANES))
+        return full(self.builder, x, self.kind, self.count)
 
     def _with(self, other: Lanes | float | bool) -> ir.Value:
         if not isinstance(other, Lanes):
@@ -155,23 +160,25 @@ class Lanes:
             name = "trunc" if widths[0] > widths[1] else "sext" if source[0] == "i" else "zext"
             if widths[0] == widths[1]:
                 return self.like(self.value, kind)
-        return self.like(getattr(self.builder, name)(self.value, vector_type(kind)), kind)
+        return self.like(
+            getattr(self.builder, name)(self.value, vector_type(kind, self.count)), kind
+        )
 
     def bits(self, kind: str) -> Lanes:
         """Give the same bits as another kind of the same width."""
-        if vector_type(kind) == vector_type(self.kind):
+        if _ELEMENTS[kind] == _ELEMENTS[self.kind]:
             return self.like(self.value, kind)
-        return self.like(self.builder.bitcast(self.value, vector_type(kind)), kind)
+        return self.like(self.builder.bitcast(self.value, vector_type(kind, self.count)), kind)
 
     def lane_bits(self) -> ir.Value:
         """Give a mask as a 64-bit integer: bit j is lane j."""
-        packed = self.builder.bitcast(self.value, ir.IntType(LANES))
+        packed = self.builder.bitcast(self.value, ir.IntType(self.count))
         return self.builder.zext(packed, _WORD)
 
 
-def full(builder: ir.IRBuilder, x: float, kind: str) -> Lanes:
+def full(builder: ir.IRBuilder, x: float, kind: str, count: int = LANES) -> Lanes:
     """Vector with ``x`` in every lane."""
-    return Lanes(builder, ir.Constant(vector_type(kind), [x] * LANES), kind)
+    return Lanes(builder, ir.Constant(vector_type(kind, count), [x] * count), kind)
 
 
 def select(mask: Lanes, x: Lanes | float, y: Lanes | float) -> Lanes:
@@ -201,7 +208,7 @@ def _rounding(name: str, x: Lanes) -> Lanes:
     function = cgutils.get_or_insert_function(
         x.builder.module,
         ir.FunctionType(x.value.type, [x.value.type]),
-        f"llvm.{name}.v{LANES}f{bits}",
+        f"llvm.{name}.v{x.count}f{bits}",
     )
     return x.like(x.builder.call(function, [x.value]))
 
@@ -237,21 +244,25 @@ def when(lane_bits: ir.Value, then: Callable[[], Lanes], otherwise: Lanes) -> La
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def load(builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value, kind: str) -> Lanes:
+def load(
+    builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value, kind: str, count: int = LANES
+) -> Lanes:
     """Vector from ``pointer[offset]`` on; the pointer's elements are of that kind."""
-    where = builder.bitcast(builder.gep(pointer, [offset]), vector_type(kind).as_pointer())
+    where = builder.bitcast(builder.gep(pointer, [offset]), vector_type(kind, count).as_pointer())
     value = builder.load(where)
     value.align = _alignment(kind)
     return Lanes(builder, value, kind)
 
 
-def broadcast(builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value, kind: str) -> Lanes:
+def broadcast(
+    builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value, kind: str, count: int = LANES
+) -> Lanes:
     """Vector with ``pointer[offset]`` in every lane."""
     i32 = ir.IntType(32)
-    undefined = ir.Constant(vector_type(kind), ir.Undefined)
+    undefined = ir.Constant(vector_type(kind, count), ir.Undefined)
     value = builder.load(builder.gep(pointer, [offset]))
     first = builder.insert_element(undefined, value, i32(0))
-    zeros = ir.Constant(ir.VectorType(i32, LANES), [0] * LANES)
+    zeros = ir.Constant(ir.VectorType(i32, count), [0] * count)
     return Lanes(builder, builder.shuffle_vector(first, undefined, zeros), kind)
 
 
