@@ -76,6 +76,10 @@ def _share(hits: NDArray[np.bool_]) -> str:
     return f"{int(hits.sum())} of {len(hits)} matrices"
 
 
+def _majority(hits: NDArray[np.bool_]) -> bool:
+    return bool(hits.sum() > MAJORITY * len(hits))
+
+
 def _jobs(results: Results) -> list[str]:
     return [job for jobs in shared_formats(results).values() for job in jobs]
 
@@ -86,7 +90,8 @@ def _invisible(results: Results, family: str) -> dict[str, Any]:
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = eigenvalues(results, job, family) / eigenvalues(results, DOUBLE, family)
             decibels = np.abs(10 * np.log10(ratio)).max(axis=1)
-        medians[job] = float(np.median(decibels))
+        # Without a positive eigenvalue, or with a non-finite run, as far off as can be.
+        medians[job] = float(np.median(np.nan_to_num(decibels, nan=np.inf)))
     worst = max(medians, key=lambda job: medians[job])
     return _claim(
         "invisible",
@@ -101,7 +106,9 @@ def _invisible(results: Results, family: str) -> dict[str, Any]:
 
 def _nonzero(results: Results, family: str) -> dict[str, Any]:
     smallest = {
-        job: float(np.min(largest_difference(results, job, DOUBLE, family)))
+        job: float(
+            np.nan_to_num(largest_difference(results, job, DOUBLE, family), nan=np.inf).min()
+        )
         for job in _jobs(results)
     }
     least = min(smallest, key=lambda job: smallest[job])
@@ -125,6 +132,12 @@ def _between(results: Results, family: str, jobs: Mapping[str, str], replayed: b
     return between
 
 
+def _finite(distances: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return the distances of the matrices on which every run was finite."""
+    stacked = np.array(distances)
+    return stacked[:, np.isfinite(stacked).all(axis=0)]
+
+
 def _mi210_farthest(results: Results, family: str, jobs: Mapping[str, str]) -> dict[str, Any]:
     devices = ["MI100", "MI210", "MI300X", "B200"]
     text = "MI210 differs most from the other models in fp16."
@@ -139,9 +152,9 @@ def _mi210_farthest(results: Results, family: str, jobs: Mapping[str, str]) -> d
             np.mean([between(one, other) for other in devices if other != one], axis=0)
             for one in devices
         ]
-        hits.append(np.argmax(means, axis=0) == devices.index("MI210"))
+        hits.append(np.argmax(_finite(means), axis=0) == devices.index("MI210"))
     ours = f"{_share(hits[0])}; repeating the decisions of double: {_share(hits[1])}."
-    return _claim("mi210-farthest", text, paper, ours, tolerance, bool(hits[0].mean() > MAJORITY))
+    return _claim("mi210-farthest", text, paper, ours, tolerance, _majority(hits[0]))
 
 
 def _b200_nearest(results: Results, family: str, jobs: Mapping[str, str]) -> dict[str, Any]:
@@ -154,10 +167,10 @@ def _b200_nearest(results: Results, family: str, jobs: Mapping[str, str]) -> dic
     hits = []
     for replayed in (False, True):
         between = _between(results, family, jobs, replayed)
-        distances = np.array([between("MI100", other) for other in others])
-        hits.append(np.argmin(distances, axis=0) == others.index("B200"))
+        distances = [between("MI100", other) for other in others]
+        hits.append(np.argmin(_finite(distances), axis=0) == others.index("B200"))
     ours = f"{_share(hits[0])}; repeating the decisions of double: {_share(hits[1])}."
-    return _claim("b200-nearest", text, paper, ours, tolerance, bool(hits[0].mean() > MAJORITY))
+    return _claim("b200-nearest", text, paper, ours, tolerance, _majority(hits[0]))
 
 
 def _almost_identical(results: Results, family: str, jobs: Mapping[str, str]) -> dict[str, Any]:
@@ -179,7 +192,7 @@ def _almost_identical(results: Results, family: str, jobs: Mapping[str, str]) ->
         f"{int(equal.sum())}; repeating the decisions of double: {_share(hits[1])}, "
         f"median {medians[1]:.1e}."
     )
-    holds = bool(hits[0].mean() > MAJORITY and not equal.all())
+    holds = _majority(hits[0]) and not equal.all()
     return _claim("bf16-almost-identical", text, paper, ours, tolerance, holds)
 
 

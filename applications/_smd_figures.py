@@ -147,6 +147,9 @@ def nonzero(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def legend_below(panel: Axes, columns: int) -> None:
     """Put the legend under the panel, where it covers no curve."""
+    if not panel.get_lines():
+        panel.text(0.5, 0.5, "a single core", transform=panel.transAxes, ha="center")
+        return
     panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=columns)
 
 
@@ -203,9 +206,12 @@ def spread(panel: Axes, omega: Any, values: NDArray[np.float64], colour: str) ->
     Returns the smallest positive quartile, below which the axis need not reach. Shades run down to
     the axis where the lower bound is zero.
     """
-    bounds = np.nanpercentile(values, [0, 25, 50, 75, 100], axis=0)
-    low, first, median, third, high = bounds
     panel.set_yscale("log")
+    values = values[np.isfinite(values).all(axis=1)]
+    if not len(values):
+        panel.text(0.5, 0.5, "non-finite", transform=panel.transAxes, ha="center", fontsize=7)
+        return np.inf
+    low, first, median, third, high = np.percentile(values, [0, 25, 50, 75, 100], axis=0)
     for bottom, top, alpha in ((low, high, 0.15), (first, third, 0.4)):
         drawn = np.maximum(bottom, np.finfo(float).tiny)
         panel.fill_between(omega, drawn, nonzero(top), color=colour, alpha=alpha, linewidth=0)
@@ -233,7 +239,7 @@ def figure_medians(results: Results, config: Mapping[str, Any]) -> Figure:
         (upper, [[(job, DOUBLE) for job in jobs] for jobs in groups.values()], TO_DOUBLE),
         (lower, [pairs(jobs) for jobs in groups.values()], BETWEEN),
     ):
-        columns = max(len(row) for row in couples)
+        columns = max(1, *(len(row) for row in couples))
         axes = part.subplots(len(groups), columns, sharex=True, sharey=True, squeeze=False)
         floor = np.inf
         for row, name, row_couples in zip(axes, groups, couples, strict=True):
