@@ -161,14 +161,14 @@ class Command:
 
     def answer(self, core: Arithmetic, chunk: Chunk) -> NDArray:
         """Run the program on one chunk."""
-        from mfmamodels.characterise import recorded
+        from mfmamodels.characterise import textfiles
 
         argv = shlex.split(self.argv) if isinstance(self.argv, str) else list(self.argv)
         with tempfile.TemporaryDirectory(prefix="mfmamodels-") as folder:
             files = [Path(folder) / f"{name}.txt" for name in "abcd"]
             codes = ((chunk.a, core.a), (chunk.b, core.b), (chunk.c, core.out))
             for file, (rows, fmt) in zip(files, codes, strict=False):
-                recorded.write_codes(file, rows, fmt)
+                textfiles.write_codes(file, rows, fmt)
             self._run([*argv, *map(str, files)], Path(folder) / "messages")
             return self._read(core, files[3], len(chunk.c))
 
@@ -202,12 +202,12 @@ class Command:
             raise PartyError(f"{self.name!r} failed with status {status}{_tail(messages)}")
 
     def _read(self, core: Arithmetic, file: Path, rows: int) -> NDArray:
-        from mfmamodels.characterise import recorded
+        from mfmamodels.characterise import textfiles
 
         if not file.is_file():
             raise PartyError(f"{self.name!r} ended well but wrote no results")
         try:
-            d = recorded.read_codes(file, core.out)
+            d = textfiles.read_codes(file, core.out)
         except (ValueError, UnicodeDecodeError) as error:
             raise PartyError(f"{self.name!r} wrote what is no result: {error}") from error
         if len(d) != rows:

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mfmamodels.characterise.textfiles import read_codes, write_codes
 from mfmamodels.core import Core, Level
-from mfmamodels.formats import Format, Specials, decode, encode, get_format, is_nan
-from mfmamodels.fpenv import ieee_environment
+from mfmamodels.formats import Format, encode, get_format
 from mfmamodels.matmul import Backend
 
 #: Names of input formats in the public recordings.
@@ -208,12 +208,13 @@ def read_text(folder: str | Path, inputs: str, out: str) -> Recording:
     """
     folder = Path(folder)
     fmt_in, fmt_out = get_format(inputs), get_format(out)
-    a, b = (_read_rows(_only(folder, f"{name}_*.txt"), fmt_in) for name in "ab")
-    d_file = _only(folder, f"d_*_{out}.txt")
-    d = _fitting(_read_words(d_file), fmt_out, d_file)
+    a, b = (read_codes(only(folder, f"{name}_*.txt"), fmt_in, products=True) for name in "ab")
+    d_file = only(folder, f"d_*_{out}.txt")
+    d = read_codes(d_file, fmt_out)
     c_files = sorted(folder.glob("c_*.txt"))
     if c_files:
-        c = encode(_float32(_read_words(_only(folder, "c_*.txt"))), fmt_out, "rne", "inf")
+        c = read_codes(only(folder, "c_*.txt"), get_format("fp32"))
+        c = encode(_float32(c), fmt_out, "rne", "inf")
     else:
         c = np.zeros_like(d)
     if a.shape != b.shape or not len(a) == len(c) == len(d):
@@ -225,58 +226,13 @@ def read_text(folder: str | Path, inputs: str, out: str) -> Recording:
     return Recording(f"{gpu}_{inputs}_{out}", fmt_in, fmt_out, a, b, c, d)
 
 
-def _only(folder: Path, pattern: str) -> Path:
+def only(folder: Path, pattern: str) -> Path:
+    """Return the one file of a folder that matches; ValueError if there is none, or more."""
     files = sorted(folder.glob(pattern))
     if len(files) != 1:
         names = ", ".join(f.name for f in files) or "none"
         raise ValueError(f"{folder}: one file {pattern} is needed, found {names}")
     return files[0]
-
-
-def _read_rows(file: Path, fmt: Format) -> NDArray:
-    rows = []
-    for number, line in enumerate(file.read_text(encoding="ascii").splitlines(), 1):
-        try:
-            rows.append([int(word, 16) for word in line.split()])
-        except ValueError as error:
-            raise ValueError(f"{file}, line {number}: {error}") from None
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError(f"{file}: its lines do not all hold the same number of values")
-    return _fitting(np.array(rows, np.uint32), fmt, file)
-
-
-def _read_words(file: Path) -> NDArray[np.uint32]:
-    lines = file.read_text(encoding="ascii").split()
-    for number, line in enumerate(lines, 1):
-        if len(line) != 32 or set(line) - {"0", "1"}:
-            raise ValueError(f"{file}, line {number}: {line!r} is not 32 binary digits")
-    return np.array([int(line, 2) for line in lines], np.uint32)
-
-
-def _fitting(patterns: NDArray[np.uint32], fmt: Format, file: Path) -> NDArray:
-    """Codes of float32 patterns that the format holds; xf32 and tf32 keep the ignored bits."""
-    if fmt.dtype == np.float32:
-        return patterns
-    x = _float32(patterns)
-    nan = np.isnan(x)
-    x = np.where(nan, np.float32(0), x)
-    with ieee_environment():
-        codes = encode(x, fmt, "rne", "inf" if fmt.has_inf else "nan")
-        unfit = decode(codes, fmt) != x
-    if unfit.any():
-        row = int(np.argwhere(unfit)[0][0])
-        raise ValueError(f"{file}, line {row + 1}: a value does not fit {fmt}")
-    return np.where(nan, _narrow_nan(patterns, fmt), codes).astype(fmt.code_dtype)
-
-
-def _narrow_nan(patterns: NDArray[np.uint32], fmt: Format) -> NDArray:
-    """Codes of float32 NaNs: the sign and the upper bits of the payload, where there are any."""
-    if fmt.specials is Specials.FNUZ:
-        return np.full(patterns.shape, fmt.nan_code)
-    sign = patterns >> 31 << (fmt.width - 1)
-    if fmt.specials is Specials.FN:
-        return sign | fmt.nan_code
-    return sign | fmt.inf_code | (patterns & 0x7FFFFF) >> (23 - fmt.fraction_bits)
 
 
 def write_text(recording: Recording, folder: str | Path, gpu: str) -> None:
@@ -299,56 +255,6 @@ def write_text(recording: Recording, folder: str | Path, gpu: str) -> None:
     )
     for stem, codes, fmt in files:
         write_codes(folder / f"{stem}.txt", codes, fmt)
-
-
-def write_codes(file: str | Path, codes: NDArray, fmt: Format) -> None:
-    """Write one file of the text layout.
-
-    Parameters
-    ----------
-    file : path
-    codes : ndarray of unsigned int
-        Of shape (rows, K): a line of hexadecimal float32 patterns each, as for a and b. Of shape
-        (rows,): 32 binary digits a line, as for c and d.
-    fmt : Format
-    """
-    patterns = _patterns(codes, fmt).tolist()
-    if codes.ndim == 2:
-        text = "".join(" ".join(f"{x:08x}" for x in row) + "\n" for row in patterns)
-    else:
-        text = "".join(f"{x:032b}\n" for x in patterns)
-    Path(file).write_text(text, encoding="ascii")
-
-
-def read_codes(file: str | Path, fmt: Format, *, rows_of_products: bool = False) -> NDArray:
-    """Read one file of the text layout: lines of 32 binary digits, or rows in hexadecimal.
-
-    Raises
-    ------
-    ValueError
-        If a line cannot be read (the message names it), or a value does not fit the format.
-    """
-    file = Path(file)
-    if rows_of_products:
-        return _read_rows(file, fmt)
-    return _fitting(_read_words(file), fmt, file)
-
-
-def _patterns(codes: NDArray, fmt: Format) -> NDArray[np.uint32]:
-    """Float32 patterns of codes of a format that float32 contains."""
-    if fmt.dtype == np.float32:
-        return codes.astype(np.uint32)
-    if fmt.width == 64:
-        raise ValueError("the text layout holds float32 patterns: fp64 does not fit")
-    with ieee_environment():
-        patterns = decode(codes, fmt).astype(np.float32).view(np.uint32)
-    wide = codes.astype(np.uint32)
-    nan = wide >> (fmt.width - 1) << 31 | 0x7F800000
-    if fmt.has_inf:
-        nan |= (wide & ((1 << fmt.fraction_bits) - 1)) << (23 - fmt.fraction_bits)
-    else:
-        nan |= 1 << 22
-    return np.where(is_nan(codes, fmt), nan, patterns)
 
 
 # --- which recordings belong to a core --------------------------------------------------------
