@@ -218,6 +218,8 @@ def test_wrong_settings_are_named(changes, message):
 def test_results_hold_every_point(config, small_results):
     for job, data in small_results.items():
         assert data.n.values.tolist() == SMALL["sizes"]
+        if "core" in data.coords:  # the sibling without rounding down is for long sums only
+            data = data.sel(core=[c for c in data.core.values if "=" not in str(c)])
         for name, values in data.data_vars.items():
             assert np.isfinite(values).all(), (job, name)
     for name in MODELS:
