@@ -14,7 +14,7 @@ _F64 = ("16x16x4", "4x4x4:4")
 _CDNA1 = {"fp32": _F32, "fp16": _F16, "bf16": _BF16}
 _BINARY8 = ("16x16x32", "32x32x16")
 _FNUZ = ("e4m3fnuz", "e5m2fnuz")
-_SHAPES = {
+_SHAPES: dict[str, dict[str, tuple[str, ...]]] = {
     "CDNA1": _CDNA1,
     "CDNA2": {**_CDNA1, "bf16_1k": _F16, "fp64": _F64},
     "CDNA3": {

@@ -364,10 +364,10 @@ def test_fp32_is_a_fused_chain(name):
 
 
 @pytest.mark.parametrize("core", ALL)
-@pytest.mark.parametrize("k", [33, 100, 1000])
-def test_all_ones_add_up_to_k(core, k):
-    ones = np.ones((1, k))
-    assert core.matmul(ones, ones.T).item() == k
+def test_all_ones_add_up_to_k(core):
+    for k in (33, 100, 1000):
+        ones = np.ones((1, k))
+        assert core.matmul(ones, ones.T).item() == k
 
 
 def test_absent_c_is_zero_and_never_read():

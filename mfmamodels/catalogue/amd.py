@@ -53,17 +53,18 @@ CDNA2: dict[str, Accumulation] = {
 }
 
 # Algorithm 1; c is shifted under the products to 24 fraction bits, the products under c to 32.
+_CDNA3_C = LateC(
+    c_frac_bits=24,
+    sum_frac_bits=32,
+    rounding=Rounding.RD,
+    second=SecondRounding.SUBNORMAL_AWARE,
+    second_frac_bits=31,
+    zero_exponent=-126,
+)
 _CDNA3_16BIT = AlignedSum(
     n_fma=8,
     frac_bits=24,
-    c=LateC(
-        c_frac_bits=24,
-        sum_frac_bits=32,
-        rounding=Rounding.RD,
-        second=SecondRounding.SUBNORMAL_AWARE,
-        second_frac_bits=31,
-        zero_exponent=-126,
-    ),
+    c=_CDNA3_C,
     rounding=Rounding.RNE,
     align_rounding=Rounding.RTZ,
     product_limit=128,
@@ -74,7 +75,7 @@ _CDNA3_8BIT = replace(
     n_fma=16,
     interleave=2,
     join_rounding=Rounding.RD,
-    c=replace(_CDNA3_16BIT.c, c_max_shift=25),
+    c=replace(_CDNA3_C, c_max_shift=25),
 )
 _FNUZ = ("e4m3fnuz", "e5m2fnuz")
 

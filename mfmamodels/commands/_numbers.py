@@ -36,7 +36,8 @@ def read_numbers(text: str, fmt: Format, name: str) -> NDArray:
     import numpy as np
 
     words = [word.strip() for word in text.split(",")]
-    return np.array([_code(word, fmt, f"{name}[{i}]") for i, word in enumerate(words)])
+    codes = [_code(word, fmt, f"{name}[{i}]") for i, word in enumerate(words)]
+    return np.array(codes, fmt.code_dtype)
 
 
 def _code(word: str, fmt: Format, name: str) -> int:
@@ -50,7 +51,7 @@ def _code(word: str, fmt: Format, name: str) -> int:
             code = int(word, 16)
             if not 0 <= code < 1 << fmt.width:
                 raise ValueError(f"{name} = {word}: a code of {fmt} has {fmt.width} bits")
-            return fmt.code_dtype.type(code)
+            return code
         value = float.fromhex(word) if "0x" in plain else float(word)
         if value in (math.inf, -math.inf) and not plain.startswith("inf"):
             raise OverflowError
@@ -58,4 +59,4 @@ def _code(word: str, fmt: Format, name: str) -> int:
         if str(error).startswith(name):
             raise
         raise ValueError(f"{name} = {word!r} is no number ({HELP})") from None
-    return as_codes(np.float64(value), fmt, name)[()]
+    return int(as_codes(np.float64(value), fmt, name).item())

@@ -105,9 +105,9 @@ def exact_sum() -> Iterator[Stated]:
             if n <= 48 - 25 or vector.c == small:
                 yield vector
     for last in range(26, 49):
-        values = (1.0, 2.0**-23, power_sum(25, last), 2.0**-last)
+        four = (1.0, 2.0**-23, power_sum(25, last), 2.0**-last)
         test = f"alignment, test 3, L={last}"
-        for vector in permuted(test, values, ("c", "p1", "p2", "p3"), 1 + 2.0**-22):
+        for vector in permuted(test, four, ("c", "p1", "p2", "p3"), 1 + 2.0**-22):
             yield from both_signs(vector)
 
 
