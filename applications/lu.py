@@ -300,9 +300,19 @@ def plot(results: dict[str, xr.Dataset], config: dict) -> dict[str, Figure]:
     axes[0, 0].set_yscale("log")
     low, high = axes[0, 0].get_ylim()
     axes[0, 0].set_ylim(low, high * 30)  # room for the legends
-    axes[1, 0].set_yscale("log")
-    axes[2, 0].set_yscale("symlog", linthresh=1)
+    for row in (1, 2):
+        _count_axis(axes[row, 0])
     return {"figure_lu_refinement": figure}
+
+
+def _count_axis(axis: Any) -> None:
+    """Small counts on a logarithmic axis, labelled 1, 2, 5, 10, ..."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _families(results: dict) -> dict[str, list[str]]:
