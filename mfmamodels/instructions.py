@@ -11,7 +11,7 @@ _F16 = ("32x32x4:2", "16x16x4:4", "4x4x4:16", "32x32x8", "16x16x16")
 _BF16 = ("32x32x2:2", "16x16x2:4", "4x4x2:16", "32x32x4", "16x16x8")
 _F64 = ("16x16x4", "4x4x4:4")
 
-_CDNA1 = {"fp32": _F32, "fp16": _F16, "bf16": _BF16}
+_CDNA1: dict[str, tuple[str, ...]] = {"fp32": _F32, "fp16": _F16, "bf16": _BF16}
 _BINARY8 = ("16x16x32", "32x32x16")
 _FNUZ = ("e4m3fnuz", "e5m2fnuz")
 _SHAPES: dict[str, dict[str, tuple[str, ...]]] = {
