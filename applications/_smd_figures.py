@@ -34,16 +34,17 @@ FREQUENCY = r"normalised angular frequency $\Omega/\pi$"
 TO_DOUBLE = r"$|\lambda_1 - \lambda_{1,\mathrm{double}}| \,/ \max\lambda_1$"
 BETWEEN = r"$|\Delta\lambda_{i,j}| \,/ \max\lambda_1$"
 
-# Six pairs of four devices need looks of their own: lightness falls and dashes differ.
-PAIR_LOOKS: list[tuple[str, Any]] = [
-    ("#E69F00", "-"),
-    ("#56B4E9", (0, (5, 1.5))),
-    ("#CC79A7", (0, (1, 1.2))),
-    ("#009E73", (0, (5, 1.5, 1, 1.5))),
-    ("#0072B2", (0, (8, 2))),
-    ("#000000", "-"),
-    ("#8C564B", (0, (2, 2))),
-    ("#7F7F7F", (0, (5, 1.5, 1, 1.5, 1, 1.5))),
+# Six pairs of four devices need looks of their own. Often several curves coincide: broken lines are
+# drawn over whole ones, so that all of them show; lightness and dashes tell them apart in grey.
+PAIR_LOOKS: list[dict[str, Any]] = [
+    {"color": "#E69F00", "linestyle": "-", "linewidth": 1.4, "zorder": 2.1},
+    {"color": "#56B4E9", "linestyle": (0, (6, 3)), "linewidth": 1.2, "zorder": 2.3},
+    {"color": "#CC79A7", "linestyle": (0, (1, 1.5)), "linewidth": 1.4, "zorder": 2.6},
+    {"color": "#009E73", "linestyle": (0, (5, 3, 1, 3)), "linewidth": 1.2, "zorder": 2.4},
+    {"color": "#0072B2", "linestyle": (0, (9, 4)), "linewidth": 1.2, "zorder": 2.2},
+    {"color": "#000000", "linestyle": "-", "linewidth": 1.8, "zorder": 2.0},
+    {"color": "#8C564B", "linestyle": (0, (2, 3)), "linewidth": 1.2, "zorder": 2.5},
+    {"color": "#7F7F7F", "linestyle": (0, (5, 3, 1, 3, 1, 3)), "linewidth": 1.2, "zorder": 2.5},
 ]
 
 
@@ -62,12 +63,13 @@ def draw(results: Results, config: Mapping[str, Any]) -> dict[str, Figure]:
         }
 
 
-def look(job: str) -> dict[str, Any]:
-    """Return line properties of a device, with few enough markers for a dense curve."""
+def look(job: str, position: int) -> dict[str, Any]:
+    """Return line properties of a device; markers staggered, so that coinciding curves show."""
     from mfmamodels.figures import appearance
 
     line = appearance(device(job)).line()
-    return line | {"label": device(job), "markevery": 0.1, "linewidth": 1.0}
+    every = (0.02 + 0.025 * (position % 4), 0.1)
+    return line | {"label": device(job), "markevery": every, "linewidth": 1.0}
 
 
 def half_circle(results: Results) -> tuple[NDArray[np.float64], slice]:
@@ -100,10 +102,9 @@ def figure_7(results: Results) -> Figure:
         panel = axes[name]
         # The reference is a broad grey line that the others are seen to lie on.
         panel.plot(omega, decibel(reference), color="0.75", linewidth=4, label="double")
-        for offset, job in enumerate(jobs):
+        for position, job in enumerate(jobs):
             values = results[job]["example_eigenvalue"].values[shown]
-            every = (0.02 + 0.025 * offset, 0.1)
-            panel.plot(omega, decibel(values), **look(job) | {"markevery": every})
+            panel.plot(omega, decibel(values), **look(job, position))
         panel.set_title(f"{name} inputs")
         panel.set_xlim(omega[0], omega[-1])
         panel.legend(loc="best")
@@ -160,24 +161,14 @@ def figure_8(results: Results) -> Figure:
     omega, shown = half_circle(results)
     reference = results[DOUBLE]["example_eigenvalue"].values[shown]
     for panel, jobs in zip(axes, groups.values(), strict=True):
-        for job in jobs:
+        for position, job in enumerate(jobs):
             values = np.abs(results[job]["example_eigenvalue"].values[shown] - reference)
-            panel.plot(omega, nonzero(values), **look(job))
+            panel.plot(omega, nonzero(values), **look(job, position))
         panel.set_xlim(omega[0], omega[-1])
         legend_below(panel, 2)
     axes[0].set_ylabel(r"$|\lambda_1 - \lambda_{1,\mathrm{double}}|$")
     note(figure, results)
     return figure
-
-
-def pair_lines(jobs: list[str]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return every pair with the properties of its line."""
-    lines = []
-    for number, (one, other) in enumerate(pairs(jobs)):
-        colour, dashes = PAIR_LOOKS[number % len(PAIR_LOOKS)]
-        label = couple(one, other)
-        lines.append((one, other, {"color": colour, "linestyle": dashes, "label": label}))
-    return lines
 
 
 def figure_9(results: Results) -> Figure:
@@ -186,13 +177,12 @@ def figure_9(results: Results) -> Figure:
     figure, axes = two_panels(groups, 3.7)
     omega, shown = half_circle(results)
     for panel, jobs in zip(axes, groups.values(), strict=True):
-        for one, other, line in pair_lines(jobs):
+        for number, (one, other) in enumerate(pairs(jobs)):
             values = np.abs(
                 results[one]["example_eigenvalue"] - results[other]["example_eigenvalue"]
             ).values[shown]
-            if not values.any():
-                line["label"] += " (identical)"
-            panel.plot(omega, nonzero(values), **line | {"linewidth": 1.0})
+            label = couple(one, other) + ("" if values.any() else " (identical)")
+            panel.plot(omega, nonzero(values), label=label, **PAIR_LOOKS[number % len(PAIR_LOOKS)])
         panel.set_xlim(omega[0], omega[-1])
         legend_below(panel, 2)
     axes[0].set_ylabel(r"$|\Delta\lambda_{i,j}(\mathrm{e}^{\mathrm{j}\Omega})|$")
@@ -200,17 +190,19 @@ def figure_9(results: Results) -> Figure:
     return figure
 
 
-def spread(panel: Axes, omega: Any, values: NDArray[np.float64], colour: str) -> float:
+def spread(
+    panel: Axes, omega: Any, values: NDArray[np.float64], colour: str
+) -> NDArray[np.float64]:
     """Draw the median over matrices at each frequency; shade quartiles and extremes.
 
-    Returns the smallest positive quartile, below which the axis need not reach. Shades run down to
-    the axis where the lower bound is zero.
+    Returns the values that the axis has to show: all positive ones from the lower quartile up.
+    Where the lower bound of a shade is zero it runs down to the axis.
     """
     panel.set_yscale("log")
     values = values[np.isfinite(values).all(axis=1)]
     if not len(values):
         panel.text(0.5, 0.5, "non-finite", transform=panel.transAxes, ha="center", fontsize=7)
-        return np.inf
+        return np.empty(0)
     low, first, median, third, high = np.percentile(values, [0, 25, 50, 75, 100], axis=0)
     for bottom, top, alpha in ((low, high, 0.15), (first, third, 0.4)):
         drawn = np.maximum(bottom, np.finfo(float).tiny)
@@ -220,8 +212,8 @@ def spread(panel: Axes, omega: Any, values: NDArray[np.float64], colour: str) ->
         panel.text(0.5, 0.06, "median zero", transform=panel.transAxes, ha="center", fontsize=7)
     panel.set_xlim(omega[0], omega[-1])
     panel.set_xticks([0, 0.5, 1] if omega[-1] <= 1 else [0, 1, 2])
-    quartile = first[first > 0]
-    return float(quartile.min()) if len(quartile) else np.inf
+    shown = np.concatenate([first, high])
+    return shown[shown > 0]
 
 
 def figure_medians(results: Results, config: Mapping[str, Any]) -> Figure:
@@ -241,7 +233,7 @@ def figure_medians(results: Results, config: Mapping[str, Any]) -> Figure:
     ):
         columns = max(1, *(len(row) for row in couples))
         axes = part.subplots(len(groups), columns, sharex=True, sharey=True, squeeze=False)
-        floor = np.inf
+        reach: list[NDArray[np.float64]] = []
         for row, name, row_couples in zip(axes, groups, couples, strict=True):
             row[0].set_ylabel(name)
             for panel in row[len(row_couples) :]:
@@ -249,10 +241,11 @@ def figure_medians(results: Results, config: Mapping[str, Any]) -> Figure:
             for panel, (one, other) in zip(row, row_couples, strict=False):
                 values = difference(results, one, other, family)[:, shown]
                 colour = appearance(one).colour if other == DOUBLE else "#555555"
-                floor = min(floor, spread(panel, omega, values, colour))
+                reach.append(spread(panel, omega, values, colour))
                 panel.set_title(couple(one, other), fontsize=8)
-        if np.isfinite(floor):
-            axes[0, 0].set_ylim(bottom=floor / 3)
+        limits = np.concatenate([[], *reach])
+        if len(limits):
+            axes[0, 0].set_ylim(limits.min() / 2, limits.max() * 2)
         part.supylabel(label, fontsize=9)
     lower.supxlabel(
         f"{FREQUENCY}\n{population(results, family)}.\n"
