@@ -4,6 +4,10 @@ Most mutants are records with one field changed, run by the kernels; two are ker
 is changed in a copy of the package.
 """
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 
@@ -104,3 +108,52 @@ def test_a_plain_double_sum_is_noticed_on_cdna1():
         got = d.astype(np.float32).view(np.uint32)
     finite = np.isfinite(mm.decode(expected, core.out))
     assert (got != expected)[finite].any()
+
+
+# Changes of a kernel's source: core, sampler, what stands there, what a slip makes of it.
+_SLIPS = {
+    "none": ("MI300X/fp16", "near_tie", "", ""),
+    "sticky bit forgotten": (
+        "MI300X/fp16",
+        "near_tie",
+        'exact_enough = upper | far_sticky(upper, low & 7, second).to("i32")',
+        "exact_enough = upper",
+    ),
+    "lost bits forgotten before rounding to nearest": (
+        "A100/fp16:fp16",
+        "near_tie",
+        "coarse = (total & -128) | lost",
+        "coarse = total & -128",
+    ),
+}
+_PROGRAM = """
+import sys
+import numpy as np
+import mfmamodels as mm
+from mfmamodels import kernels, reference
+from mfmamodels.characterise import sampling
+core = mm.core(sys.argv[1])
+assert kernels.fast_kernel(core) is not None
+a, b, c = sampling.draw(core, sys.argv[2], 600, 20261201)
+expected, got = (np.empty(600, core.out.code_dtype) for _ in range(2))
+reference.dots(core, a, b, c, expected)
+kernels.dots(core, a, b, c, got)
+print((expected != got).sum())
+"""
+
+
+@pytest.mark.parametrize("slip", _SLIPS)
+def test_a_slip_in_a_kernels_source_is_noticed(slip, root, tmp_path):
+    core, sampler, right, wrong = _SLIPS[slip]
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(root / "mfmamodels", tmp_path / "mfmamodels", ignore=ignore)
+    path = tmp_path / "mfmamodels" / "kernels" / "aligned_lanes.py"
+    source = path.read_text(encoding="utf-8")
+    assert right in source
+    path.write_text(source.replace(right, wrong) if right else source, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", _PROGRAM, core, sampler]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    mismatches = int(done.stdout)
+    assert mismatches == 0 if slip == "none" else mismatches > 0
