@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from applications._smd_examples import FAMILIES
 from applications._smd_measures import (
     Results,
     couple,
@@ -223,7 +224,8 @@ def figure_medians(results: Results, config: Mapping[str, Any]) -> Figure:
     groups = shared_formats(results)
     family = config["families"][0]
     frequency = results[DOUBLE]["frequency"].values
-    shown = slice(None) if "complex" in family else slice(0, len(frequency) // 2 + 1)
+    is_complex = getattr(FAMILIES[family], "complex", False)
+    shown = slice(None) if is_complex else slice(0, len(frequency) // 2 + 1)
     omega = frequency[shown] / np.pi
     figure = new_figure(1.0 + 2.6 * len(groups))
     upper, lower = figure.subfigures(2, 1)

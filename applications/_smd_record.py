@@ -81,6 +81,7 @@ class Recorder:
             kept[: len(rows)] = rows
             values[f"history_{name}"] = kept
         values["trace"] = float(np.trace(r[len(r) // 2]).real)
+        values["sha256"] = hashlib.sha256(np.ascontiguousarray(r).tobytes()).hexdigest()
         values["is_complex"] = int(np.iscomplexobj(r))
         self.example_values, self.example_label = values, label
 
@@ -141,6 +142,7 @@ class Recorder:
             "input_format": self.arithmetic.input_format,
             "statuses": ", ".join(STATUSES),
             "example": self.example_label,
+            "example_sha256": self.example_values["sha256"],
             "example_trace": self.example_values["trace"],
             "example_is_complex": self.example_values["is_complex"],
             # The same digest on two machines: their LAPACKs gave the same rounded rotations.

@@ -88,7 +88,8 @@ SCHEMA: dict[str, Any] = {
         ),
         "matrix_file": _option(
             "An .npz file with a matrix of your own for Figures 7 to 9, as array R of shape "
-            "(2 L + 1, M, M), lag first; empty: the example of the two keys above.",
+            "(2 L + 1, M, M), lag first; a path relative to the folder of the run. Empty: the "
+            "example of the two keys above.",
             "",
             type="string",
         ),
