@@ -200,6 +200,8 @@ def _survey(recipe: Recipe, dots: bool):
             )
             for i, part in enumerate(recipe.parts):
                 e = products.largest_exponent(part, _SURVEY_LANES)
+                if recipe.narrow:  # zeros only: below any c
+                    e = select(e > NARROW_NOTHING, e, -128)
                 emit.store(e, target, ir.IntType(64)(i * _ROOM))
             return context.get_dummy_value()
 

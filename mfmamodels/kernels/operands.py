@@ -14,7 +14,7 @@ wide       int16       :data:`WIDE_ZERO`            -126 .. 127
 Subnormals have their format's ``emin``. An Inf or NaN is decoded to the float of that kind, its
 exponent says nothing, and the row or column that holds it is marked *hot*.
 
-Values never pass through a float32 subnormal that they are not themselves.
+Decoding needs the default floating-point environment, which chunks of work set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from llvmlite import ir
 from numba import njit, types
 from numba.core.typing import signature
 from numba.extending import intrinsic
@@ -32,6 +31,7 @@ from mfmamodels.formats import Format, Specials
 from mfmamodels.kernels import emit
 from mfmamodels.kernels.cache import compile_callback
 from mfmamodels.kernels.emit import Lanes, maximum, minimum, select
+from mfmamodels.kernels.gathering import gatherer
 from mfmamodels.kernels.lanes import LANES, pointer_to
 
 #: Exponents of zeros: with any other exponent added, below every product of nonzero values.
@@ -42,6 +42,8 @@ _INFINITY = 0x7F800000
 _QUIET_NAN = 0x7FC00000
 _MAGNITUDE = 0x7FFFFFFF
 _SIGN = -1 << 31
+
+_lean = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def is_narrow(fmt: Format) -> bool:
@@ -62,40 +64,46 @@ def value_type(fmt: Format) -> type[np.floating]:
 # --- decoding one vector --------------------------------------------------------------------------
 
 
-def _narrow(fmt: Format, code: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """Decode codes with short exponents: bits of the value, its exponent, whether Inf or NaN."""
-    fraction = fmt.fraction_bits
-    magnitude = code & (fmt.sign_mask - 1)
-    bits = (magnitude << (23 - fraction)) + ((127 - fmt.bias) << 23)
-    # 2**emin * (1 + f) - 2**emin is the subnormal 2**emin * f, without float32 subnormals.
-    tiny = ((bits + (1 << 23)).bits("f32") - fmt.min_normal).bits("i32")
-    bits = select(magnitude < 1 << fraction, tiny, bits)
-    exponent = maximum((magnitude >> fraction) - fmt.bias, fmt.emin)
-    exponent = select(magnitude.equals(0), NARROW_ZERO, exponent)
+def _code_kind(fmt: Format) -> str:
+    return f"i{fmt.width}"
+
+
+def _signed(fmt: Format, code: int) -> int:
+    """A code as the signed integer with its bits."""
+    return code - (1 << fmt.width) if code & fmt.sign_mask else code
+
+
+def _value(fmt: Format, code: Lanes) -> Lanes:
+    """float32 bits of finite codes; Inf and NaN give rubbish (but not in 32-bit formats)."""
+    if fmt.width == 32:
+        return code & -1 << fmt.ignored_bits
+    if not is_narrow(fmt):
+        return code.bits("u16").to("u32").bits("i32") << 16
+    # Sign and magnitude in their places, the exponent still with the format's bias. A subnormal is
+    # a float32 subnormal here, which is why decoding needs the default environment.
+    shift = 23 - fmt.fraction_bits
+    places = _SIGN | (fmt.sign_mask - 1) << shift
+    unscaled = ((code.to("i32") << shift) & places).bits("f32")
+    return (unscaled * 2.0 ** (127 - fmt.bias)).bits("i32")
+
+
+def _exponent(fmt: Format, magnitude: Lanes) -> Lanes:
+    """Exponents as a panel holds them."""
+    biased = magnitude >> (fmt.fraction_bits + fmt.ignored_bits)
+    exponent = maximum(biased, 1) - fmt.bias
+    kind = "i8" if is_narrow(fmt) else "i16"
+    # A zero in the bits that are read.
+    zero = magnitude < 1 << fmt.ignored_bits
+    return select(zero, NARROW_ZERO if is_narrow(fmt) else WIDE_ZERO, exponent).to(kind)
+
+
+def _is_special(fmt: Format, code: Lanes, magnitude: Lanes) -> Lanes:
+    """Whether Inf or NaN."""
     if fmt.specials is Specials.FNUZ:
-        special = code.equals(fmt.nan_code)
-        bits = select(special, _QUIET_NAN, bits)
-    elif fmt.specials is Specials.FN:
-        special = magnitude.equals(fmt.nan_code)
-        bits = select(special, _QUIET_NAN, bits)
-    else:
-        special = magnitude >= fmt.inf_code
-        infinite = select(magnitude.equals(fmt.inf_code), _INFINITY, bits.constant(_QUIET_NAN))
-        bits = select(special, infinite, bits)
-    return bits | ((code & fmt.sign_mask) << (32 - fmt.width)), exponent, special
-
-
-def _wide(fmt: Format, code: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """Decode codes that are the upper bits of float32's; results as of ``_narrow``."""
-    bits = code << (32 - fmt.width)
-    magnitude = bits & _MAGNITUDE
-    special = magnitude >= _INFINITY
-    if fmt.ignored_bits:  # a NaN whose payload lies in the ignored bits stays a NaN
-        kept = bits & -1 << fmt.ignored_bits
-        bits = select(magnitude > _INFINITY, _QUIET_NAN, kept)
-        magnitude = kept & _MAGNITUDE
-    exponent = maximum(magnitude >> 23, 1) - 127
-    return bits, select(magnitude.equals(0), WIDE_ZERO, exponent), special
+        return code.equals(_signed(fmt, fmt.nan_code))
+    if fmt.specials is Specials.FN:
+        return magnitude.equals(fmt.nan_code)
+    return magnitude >= fmt.inf_code
 
 
 def _flushed(fmt: Format, bits: Lanes) -> Lanes:
@@ -107,48 +115,45 @@ def _flushed(fmt: Format, bits: Lanes) -> Lanes:
 @cache
 def _vector_decoder(fmt: Format, exponents: bool, flush: bool):
     """Intrinsic that decodes and stores one vector of codes; nonzero where one is Inf or NaN."""
-    code_kind = f"u{fmt.width}"
-    exponent_kind = "i8" if is_narrow(fmt) else "i16"
 
     @intrinsic
     def decode(typingctx, codes, values, exponents_at, offset):
         def codegen(context, builder, sig, args):
             codes_at, values_at, powers_at, at = args
-            code = emit.load(builder, codes_at, at, code_kind).to("u32").bits("i32")
-            bits, exponent, special = (_narrow if is_narrow(fmt) else _wide)(fmt, code)
-            if flush:
-                bits = _flushed(fmt, bits)
-            emit.store(bits, values_at, at)
-            if not exponents:
-                return ir.Constant(ir.IntType(64), 0)
-            emit.store(exponent.to(exponent_kind), powers_at, at)
-            return special.lane_bits()
+            code = emit.load(builder, codes_at, at, _code_kind(fmt))
+            magnitude = code & (fmt.sign_mask - 1)
+            bits = _value(fmt, code)
+            emit.store(_flushed(fmt, bits) if flush else bits, values_at, at)
+            if exponents:
+                emit.store(_exponent(fmt, magnitude), powers_at, at)
+            return _is_special(fmt, code, magnitude).lane_bits()
 
         return types.int64(codes, values, exponents_at, types.intp), codegen
 
     return decode
 
 
-# --- gathering codes ------------------------------------------------------------------------------
+@cache
+def _specials_decoder(fmt: Format):
+    """Function that writes the values of all Inf and NaN of a panel and marks it hot there."""
+    fnuz, ieee = fmt.specials is Specials.FNUZ, fmt.specials is Specials.IEEE
+    sign, to_sign = fmt.sign_mask, 32 - fmt.width
+    top = fmt.nan_code if not ieee else fmt.inf_code
 
-_lean = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    @_lean
+    def decode(codes, bits, px, ld, hot, by_row, mark):
+        for x in range(px):
+            for y in range(ld):
+                code = np.int64(codes[x * ld + y])
+                magnitude = code & (sign - 1)
+                if code == top if fnuz else magnitude >= top:
+                    infinite = ieee and magnitude == top
+                    value = (_INFINITY if infinite else _QUIET_NAN) | (code & sign) << to_sign
+                    bits[x * ld + y] = np.int32(np.uint32(value))
+                    if mark:
+                        hot[x if by_row else y] = -1
 
-
-@_lean
-def gather(source, sx, sy, nx, ny, panel, ld, px):
-    """Copy codes ``source[x*sx + y*sy]`` to ``panel[x*ld + y]`` and pad with zeros to (px, ld)."""
-    if ny < ld or nx < px:
-        for i in range(px * ld):
-            panel[i] = 0
-    # Follow memory: the shorter stride in the inner loop.
-    if abs(sy) <= abs(sx):
-        for x in range(nx):
-            for y in range(ny):
-                panel[x * ld + y] = source[x * sx + y * sy]
-    else:
-        for y in range(ny):
-            for x in range(nx):
-                panel[x * ld + y] = source[x * sx + y * sy]
+    return decode
 
 
 # --- compiled functions ---------------------------------------------------------------------------
@@ -173,40 +178,40 @@ def decoder(fmt: Format, *, exponents: bool, flush: bool = False) -> int:
         Whether subnormals become zeros of their sign (not for fp64).
     """
     name = f"decode_{fmt.name}{'_exponents' * exponents}{'_flush' * flush}"
-    body = _decode_fp64 if fmt.width == 64 else _decode_body(fmt, exponents, flush)
+    body = _decode_fp64() if fmt.width == 64 else _decode_body(fmt, exponents, flush)
     return compile_callback(body, DECODE_SIGNATURE, name).address
 
 
 def _decode_body(fmt: Format, exponents: bool, flush: bool) -> Callable:
-    vector = _vector_decoder(fmt, exponents, flush)
+    gather, vector = gatherer(fmt.code_dtype.type), _vector_decoder(fmt, exponents, flush)
+    specials = _specials_decoder(fmt)
     code_type, exponent_kind = fmt.code_dtype.type, exponent_type(fmt)
 
     def decode(source, sx, sy, nx, ny, px, codes, values, exponents_at, ld, hot_at, by_row):
         panel = pointer_to(codes, code_type)
         gather(pointer_to(source, code_type), sx, sy, nx, ny, panel, ld, px)
         value, exponent = pointer_to(values, np.int32), pointer_to(exponents_at, exponent_kind)
+        hot = pointer_to(hot_at, np.int8)
         special = 0
         for i in range(0, px * ld, LANES):
             special |= vector(panel, value, exponent, i)
         if exponents:
-            _mark_hot(value, px, ld, pointer_to(hot_at, np.int8), by_row, special != 0)
+            for i in range(px if by_row else ld):
+                hot[i] = 0
+        if special != 0:
+            specials(panel, value, px, ld, hot, by_row, exponents)
 
     return decode
 
 
-@_lean
-def _mark_hot(bits, px, ld, hot, by_row, any_special):
-    for i in range(px if by_row else ld):
-        hot[i] = 0
-    if any_special:
-        for x in range(px):
-            for y in range(ld):
-                if (bits[x * ld + y] & _MAGNITUDE) >= _INFINITY:
-                    hot[x if by_row else y] = -1
+def _decode_fp64() -> Callable:
+    gather = gatherer(np.uint64)
 
+    def decode(source, sx, sy, nx, ny, px, codes, values, exponents_at, ld, hot_at, by_row):
+        panel = pointer_to(values, np.uint64)
+        gather(pointer_to(source, np.uint64), sx, sy, nx, ny, panel, ld, px)
 
-def _decode_fp64(source, sx, sy, nx, ny, px, codes, values, exponents_at, ld, hot_at, by_row):
-    gather(pointer_to(source, np.uint64), sx, sy, nx, ny, pointer_to(values, np.uint64), ld, px)
+    return decode
 
 
 #: encode(values, ld, nx, ny, target, stride, nan): writes nx rows of ny codes; ``stride`` elements
