@@ -19,10 +19,12 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
+from numba.np.numpy_support import from_dtype
 
 from mfmamodels.kernels.lanes import LANES, shifted
 
-jit = njit(error_model="numpy", forceinline=True)
+#: Functions of kernels that are compiled in no other way than as a part of them.
+jit = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 @cache
@@ -55,9 +57,7 @@ def fused(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Va
 
 def stack_array(dtype: type[np.generic], count: int) -> Callable:
     """Function that gives a pointer to ``count`` elements on the caller's stack."""
-    element = types.float64 if dtype is np.float64 else types.float32
-    if dtype is np.int32:
-        element = types.int32
+    element = from_dtype(np.dtype(dtype))
 
     @intrinsic
     def room(typingctx):
@@ -73,7 +73,8 @@ def stack_array(dtype: type[np.generic], count: int) -> Callable:
     return room
 
 
-def _splat(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
+def spread(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
+    """Emit a vector with the scalar in every element."""
     i32 = ir.IntType(32)
     undefined = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
     first = builder.insert_element(undefined, value, i32(0))
@@ -97,7 +98,7 @@ class Operands:
         word = ir.IntType(64)
         at = self.builder.add(self.builder.mul(self._lda, word(row)), self._first)
         address = self.builder.gep(self._a, [self.builder.add(at, word(k))])
-        return _splat(self.builder, self.builder.load(address), self.width)
+        return spread(self.builder, self.builder.load(address), self.width)
 
     def b(self, k: int) -> ir.Value:
         """Operands of the tile's columns at the group's k-th product."""
