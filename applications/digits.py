@@ -185,7 +185,8 @@ def _gradients(network: Network, x: np.ndarray, y: np.ndarray, multiply: Any) ->
     delta = scores / scores.sum(1, keepdims=True)
     delta[np.arange(len(y)), y] -= 1
     delta = (delta / len(y)).astype(np.float32)
-    by_weight, by_bias = [], []
+    by_weight: list[np.ndarray] = []
+    by_bias: list[np.ndarray] = []
     for index in reversed(range(len(network.weights))):
         by_weight.insert(0, multiply(layers[index].T, delta))
         by_bias.insert(0, delta.astype(np.float64).sum(0).astype(np.float32))

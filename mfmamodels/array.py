@@ -68,7 +68,7 @@ class CoreArray(np.ndarray):
             )
         return super().__array_function__(function, types, args, kwargs)
 
-    def dot(self, other: ArrayLike, out: NDArray | None = None) -> Any:  # type: ignore[override]
+    def dot(self, other: ArrayLike, out: NDArray | None = None) -> Any:
         """Product as :func:`numpy.dot`, on the core."""
         return _dot(self, other, out)
 
@@ -184,8 +184,10 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     like, x, y = _like(a, b), as_array(_plain(a)), as_array(_plain(b))
     if np.ndim(axes) == 0:
         axes = (range(x.ndim - axes, x.ndim), range(axes))
-    over_a, over_b = (np.atleast_1d(list(np.atleast_1d(s))) for s in axes)
-    over_a, over_b = [int(i) % x.ndim for i in over_a], [int(i) % y.ndim for i in over_b]
+    over_a, over_b = (
+        [int(i) % z.ndim for i in np.atleast_1d(list(np.atleast_1d(s)))]
+        for s, z in zip(axes, (x, y), strict=True)
+    )
     if [x.shape[i] for i in over_a] != [y.shape[i] for i in over_b]:
         raise ValueError(
             f"axes {over_a} of shape {x.shape} and {over_b} of {y.shape} differ in length"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfmamodels.fpenv import ieee_environment
-from mfmamodels.interop import as_array
+from mfmamodels.interop import exact_float64
 
 
 class Rounding(StrEnum):
@@ -359,7 +359,8 @@ def _round(
                 f"element {index} ({x[index]!r}) overflows {fmt}, whose largest value "
                 f"is {fmt.max!r}; pass {way_out}"
             )
-        limit = {Overflow.INF: np.inf, Overflow.NAN: np.nan, Overflow.SATURATE: fmt.max}[beyond]
+        limits = {Overflow.INF: np.inf, Overflow.NAN: np.nan, Overflow.SATURATE: fmt.max}
+        limit = limits[Overflow(beyond)]
         return np.where(too_large, np.copysign(limit, rounded), rounded)
 
 
@@ -381,27 +382,3 @@ def round_significand(x: NDArray[np.float64], fmt: Format, rounding: str) -> NDA
         Rounding.RU: np.ceil,
     }[Rounding(rounding)]
     return np.copysign(np.ldexp(to_integer(steps), quantum), x)
-
-
-def exact_float64(values: ArrayLike) -> NDArray[np.float64]:
-    """Convert any real array to float64, refusing to lose a bit.
-
-    Raises
-    ------
-    TypeError
-        For complex, object or text arrays.
-    ValueError
-        For integers or long doubles that float64 cannot hold.
-    """
-    x = as_array(values)
-    if x.dtype.kind in "cOSUMm":
-        raise TypeError(f"an array of real numbers is needed, not of {x.dtype}")
-    with np.errstate(over="ignore"):
-        as_float64 = x.astype(np.float64)
-    if (x.dtype.kind in "iu" and x.dtype.itemsize == 8) or x.dtype == np.longdouble:
-        back = as_float64.astype(np.longdouble)
-        bad = (back != x.astype(np.longdouble)) & (x == x)
-        if bad.any():
-            index = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise ValueError(f"element {index} ({x[index]!r}) does not fit float64")
-    return as_float64

@@ -30,10 +30,10 @@ def _libm() -> ctypes.CDLL | None:
 _LIBM = _libm()
 
 
-def _default_environment() -> ctypes.c_void_p:
+def _default_environment(library: ctypes.CDLL) -> ctypes.c_void_p:
     """FE_DFL_ENV: the address -1 in glibc and musl, an object of the library on macOS."""
     try:
-        return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(_LIBM, "_FE_DFL_ENV")))
+        return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV")))
     except ValueError:
         return ctypes.c_void_p(-1)
 
@@ -46,7 +46,7 @@ def ieee_environment() -> Iterator[None]:
         return
     saved = ctypes.create_string_buffer(_STATE_BYTES)
     _LIBM.fegetenv(saved)
-    _LIBM.fesetenv(_default_environment())
+    _LIBM.fesetenv(_default_environment(_LIBM))
     try:
         yield
     finally:

@@ -45,3 +45,27 @@ def as_array(values: ArrayLike | Any) -> NDArray:
     integer, dtype = _TORCH_TYPES[str(tensor.dtype)]
     bits = tensor.contiguous().view(getattr(sys.modules["torch"], integer))
     return bits.numpy().view(dtype)
+
+
+def exact_float64(values: ArrayLike) -> NDArray[np.float64]:
+    """Convert any real array to float64, refusing to lose a bit.
+
+    Raises
+    ------
+    TypeError
+        For complex, object or text arrays.
+    ValueError
+        For integers or long doubles that float64 cannot hold.
+    """
+    x = as_array(values)
+    if x.dtype.kind in "cOSUMm":
+        raise TypeError(f"an array of real numbers is needed, not of {x.dtype}")
+    with np.errstate(over="ignore"):
+        as_float64 = x.astype(np.float64)
+    if (x.dtype.kind in "iu" and x.dtype.itemsize == 8) or x.dtype == np.longdouble:
+        back = as_float64.astype(np.longdouble)
+        bad = (back != x.astype(np.longdouble)) & (x == x)
+        if bad.any():
+            index = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise ValueError(f"element {index} ({x[index]!r}) does not fit float64")
+    return as_float64

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfmamodels.accumulation import Arithmetic
-from mfmamodels.formats import Format, exact_float64, get_format, round_to
+from mfmamodels.formats import Format, get_format, round_to
 from mfmamodels.fpenv import ieee_environment
-from mfmamodels.interop import as_array
+from mfmamodels.interop import as_array, exact_float64
 
 Chunk = tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike | None]
 
@@ -60,7 +60,7 @@ class Multiplier:
             self.backend.gemm(self.arithmetic, a2[batch], b2[batch], addend, out[batch])
         return out.reshape(shape).view(self.arithmetic.out.dtype)
 
-    def dot(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> np.generic:
+    def dot(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> Any:
         """One dot product of two vectors; see :meth:`mfmamodels.core.Core.dot`."""
         a, b = as_array(a), as_array(b)
         if a.ndim != 1 or a.shape != b.shape:
@@ -72,7 +72,7 @@ class Multiplier:
     ) -> NDArray | Iterator[NDArray]:
         """Independent dot products; see :meth:`mfmamodels.core.Core.dots`."""
         if b is None:
-            return (self.dots(*chunk) for chunk in a)  # type: ignore[misc,union-attr]
+            return (self.dots(*chunk) for chunk in a)  # type: ignore[misc]
         a = as_codes(a, self.arithmetic.a, "a")  # type: ignore[arg-type]
         b = as_codes(b, self.arithmetic.b, "b")
         if a.ndim != 2 or a.shape != b.shape:
