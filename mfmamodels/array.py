@@ -17,7 +17,6 @@ from mfmamodels.cores import core as look_up
 from mfmamodels.formats import round_to
 from mfmamodels.interop import as_array
 
-
 # What `@=` passes to numpy.matmul: the axes it would use anyway.
 _USUAL_AXES = [(-2, -1)] * 3
 
