@@ -24,6 +24,8 @@ def small_shards(monkeypatch):
     """Shards of 50 rows, so that 230 rows make five, the last one short."""
     for module in (ensembles, validation):
         monkeypatch.setattr(module, "SHARD_ROWS", 50)
+    # Somebody may edit the package while the tests run.
+    monkeypatch.setattr(validation, "source_digest", lambda: "a version")
 
 
 def near_ties(rows=ROWS):
@@ -143,12 +145,15 @@ def test_a_killed_run_resumes_where_it_was(tmp_path):
     assert resumed.to_json() == compare(near_ties(), CORE, Model(CORE), FLAWED).to_json()
 
 
-def test_a_saved_file_of_something_else_is_refused(tmp_path):
+def test_a_saved_file_of_something_else_is_refused(tmp_path, monkeypatch):
     saved = tmp_path / "saved.json"
     compare(near_ties(), CORE, Model(CORE), FLAWED, saved=saved)
     before = saved.read_bytes()
     with pytest.raises(ValueError, match="belongs to another comparison"):
         compare(near_ties(), CORE, Model(CORE), Model(WEAKER), saved=saved)
+    monkeypatch.setattr(validation, "source_digest", lambda: "another version")
+    with pytest.raises(ValueError, match="belongs to another comparison"):
+        compare(near_ties(), CORE, Model(CORE), FLAWED, saved=saved)
     assert saved.read_bytes() == before
 
 

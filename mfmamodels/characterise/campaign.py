@@ -42,6 +42,7 @@ _FINAL_ROWS = 10**7  # fourth iteration: per format, so 2e7 for the two 8-bit fo
 _DIRECTED_ROWS = 2 * 10**5  # near ties; not in the paper
 _FEWEST_DIRECTED = 5000  # enough to see every stage, however small the share
 _DEFINITION_ROWS = 500  # mpmath needs a millisecond for a row
+_FEWEST_DEFINITION = 20
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def tasks(core: Core, share: float = 1.0) -> list[Task]:
     planned = [
         Task(s, max(fewest.get(s, 100), round(share * rows)), others) for s, rows in sizes.items()
     ]
-    small = max(20, round(share * _DEFINITION_ROWS))
+    small = max(_FEWEST_DEFINITION, round(share * _DEFINITION_ROWS))
     return planned + [Task(s, small, (DEFINITION,)) for s in sizes]
 
 
