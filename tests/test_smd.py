@@ -303,8 +303,17 @@ def test_replay_uses_the_decisions_given_and_not_its_own():
     replayed = smd(r * 256, half_matmul, replay=double.decisions)
     assert free.path != double.path
     assert replayed.path == double.path
-    assert len(replayed.d) == len(double.d)
+    for mine, given in zip(replayed.decisions, double.decisions, strict=True):
+        assert_array_equal(mine.rotation, given.rotation)
     assert 0 < relative(replayed.d / 256 - double.d, double.d) < 2e-2
+
+
+def test_replay_trims_as_the_decisions_say():
+    r = FAMILIES["random"].matrix(0)
+    untrimmed = smd(r, options=Options(mu=0.0, max_iterations=10))
+    replayed = smd(r, half_matmul, Options(mu=0.1), replay=untrimmed.decisions)
+    assert replayed.history.lags == untrimmed.history.lags
+    assert replayed.history.taps == untrimmed.history.taps
 
 
 def test_low_precision_is_off_by_the_order_of_its_unit_roundoff():
