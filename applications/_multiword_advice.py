@@ -102,6 +102,7 @@ def _checked(x: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def _of_format(a, b, tolerance, name, cores, componentwise) -> list[Advice]:
+    """Advice on the cores that take words in one format."""
     from applications._multiword_algorithm import exact_engine, scaled_products, scales, split_pair
     from applications._multiword_reference import reference
     from applications._multiword_runs import engine
@@ -113,19 +114,16 @@ def _of_format(a, b, tolerance, name, cores, componentwise) -> list[Advice]:
     measure = ref.componentwise if componentwise else ref.normwise
     words = split_pair(a, b, fmt, MOST_WORDS, "rne", exponents)
     best: dict[str, Advice] = {}
-    waiting = list(cores)
-    for p in range(1, MOST_WORDS + 1):
-        engines = [exact_engine(fmt), *map(engine, waiting)]
-        products = scaled_products(words, [p], engines)[p]
-        split, *errors = (measure(ref.difference(c.astype(np.float64))) for c in products)
-        for core, error in zip(waiting, errors, strict=True):
-            if core not in best or error < best[core].error:
-                best[core] = Advice(core, p, error, split, error <= tolerance)
-        # Where the split errs far less than the core's sums, further words change nothing.
-        hopeless = {c for c, error in zip(waiting, errors, strict=True) if split < error / 100}
-        waiting = [c for c in waiting if not best[c].met and c not in hopeless]
-        if not waiting:
-            break
+    for core in map(engine, cores):
+        own = words.converted(core.inputs)
+        for p in range(1, MOST_WORDS + 1):
+            products = scaled_products(own, [p], [exact_engine(own.format), core])[p]
+            split, error = (measure(ref.difference(c.astype(np.float64))) for c in products)
+            if core.name not in best or error < best[core.name].error:
+                best[core.name] = Advice(core.name, p, error, split, error <= tolerance)
+            # Where the split errs far less than the core's sums, further words change nothing.
+            if best[core.name].met or split < error / 100:
+                break
     return [best[core] for core in cores]
 
 

@@ -21,7 +21,7 @@ from applications._multiword_split import (
     split,
     theta,
 )
-from mfmamodels.formats import Format, decode, get_format, round_to
+from mfmamodels.formats import Format, decode, encode, get_format
 
 Matmul = Callable[..., NDArray]
 Step = tuple[int, int]
@@ -58,35 +58,26 @@ class Engine:
     matmul : callable
         ``matmul(A, B, C)`` with words in the type of `inputs` and C of an earlier result, or None.
     inputs : Format
-        What `matmul` takes. Where this is not the format of the words, they are converted:
-        e5m2 to e5m2fnuz, which holds the same finite numbers.
     """
 
     name: str
     matmul: Matmul
     inputs: Format
 
-    def product(self, left: NDArray, right: NDArray, c: NDArray | None, words: Format) -> NDArray:
-        """``left @ right + c`` for codes in the format of the words."""
-        a, b = (self._typed(codes, words) for codes in (left, right))
-        return self.matmul(a, b, c)
-
-    def _typed(self, codes: NDArray, words: Format) -> NDArray:
-        if self.inputs == words:
-            return codes.view(words.dtype)
-        table = decode(np.arange(1 << words.width, dtype=words.code_dtype), words)
-        return round_to(table, self.inputs, overflow="saturate")[codes]
+    def product(self, left: NDArray, right: NDArray, c: NDArray | None) -> NDArray:
+        """``left @ right + c`` for codes in the format of the inputs."""
+        return self.matmul(left.view(self.inputs.dtype), right.view(self.inputs.dtype), c)
 
 
-def exact_engine(words: Format) -> Engine:
+def exact_engine(inputs: Format) -> Engine:
     """An engine without rounding to speak of: words multiplied and summed in binary64."""
-    table = decode(np.arange(1 << words.width, dtype=words.code_dtype), words)
+    table = decode(np.arange(1 << inputs.width, dtype=inputs.code_dtype), inputs)
 
     def matmul(a: NDArray, b: NDArray, c: NDArray | None = None) -> NDArray:
-        left, right = table[a.view(words.code_dtype)], table[b.view(words.code_dtype)]
+        left, right = table[a.view(inputs.code_dtype)], table[b.view(inputs.code_dtype)]
         return left @ right if c is None else left @ right + c
 
-    return Engine("exact", matmul, words)
+    return Engine("exact", matmul, inputs)
 
 
 @dataclass(frozen=True)
@@ -106,16 +97,14 @@ class Way:
     order: str = "largest first"
     promotion: int = 0
 
-    def add(
-        self, engine: Engine, left: NDArray, right: NDArray, c: NDArray | None, words: Format
-    ) -> NDArray:
+    def add(self, engine: Engine, left: NDArray, right: NDArray, c: NDArray | None) -> NDArray:
         """One product of words, added to c."""
         n = left.shape[1]
         if self.promotion == 0 and self.order != "separate":
-            return engine.product(left, right, c, words)
+            return engine.product(left, right, c)
         length = self.promotion or max(n, 1)
         parts = [slice(start, start + length) for start in range(0, max(n, 1), length)]
-        sums = (engine.product(left[:, part], right[part], None, words) for part in parts)
+        sums = (engine.product(left[:, part], right[part], None) for part in parts)
         return reduce(np.add, sums if c is None else chain([c], sums))
 
 
@@ -142,6 +131,17 @@ class Words:
     def exponents(self) -> NDArray[np.int64]:
         """Exponents of the scaled product."""
         return self.left[:, None] + self.right[None, :]
+
+    def converted(self, fmt: Format) -> Words:
+        """The same words in another format that holds them all: e5m2 in e5m2fnuz.
+
+        A converted word that is scaled down keeps a bit more below the format's normal range.
+        """
+        if fmt == self.format:
+            return self
+        codes = np.arange(1 << self.format.width, dtype=self.format.code_dtype)
+        table = encode(decode(codes, self.format), fmt, overflow="saturate")
+        return Words(table[self.a], table[self.b], self.left, self.right, fmt)
 
 
 def scales(
@@ -186,6 +186,7 @@ def scaled_products(
     counts : iterable of int
         Numbers of words p.
     engines : sequence of Engine
+        Their inputs are in the format of the words.
     way : Way
 
     Returns
@@ -205,7 +206,7 @@ def scaled_products(
             if done not in after:
                 left = shifted(words.a[j], fmt.precision * (j + k), fmt, buffer)
                 after[done] = [
-                    way.add(engine, left, words.b[k], c, fmt)
+                    way.add(engine, left, words.b[k], c)
                     for engine, c in zip(engines, accumulators, strict=True)
                 ]
     return {p: after[tuple(steps(p, way.order))] for p in counts}
@@ -262,8 +263,8 @@ def multiword_matmul(
     finite_rows, finite_columns = np.isfinite(a).all(axis=1), np.isfinite(b).all(axis=0)
     special = ~np.logical_and.outer(finite_rows, finite_columns)
     finite_a, finite_b = (np.where(np.isfinite(x), x, 0.0) for x in (a, b))
-    pair = split_pair(finite_a, finite_b, fmt, words, rounding)
     engine = Engine("core", matmul, get_format(inputs or fmt))
+    pair = split_pair(finite_a, finite_b, fmt, words, rounding).converted(engine.inputs)
     product = scaled_products(pair, [words], [engine], way)[words][0].astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):  # as a binary64 product would
         result = np.ldexp(product, -pair.exponents)

@@ -137,7 +137,7 @@ def described(data: xr.Dataset) -> xr.Dataset:
     return data
 
 
-def judge(c: NDArray, exact: NDArray, ref: Reference, words: Words) -> Judged:
+def judge(c: NDArray, exact: NDArray, ref: Reference) -> Judged:
     """Errors of the scaled product c of a core; `exact` is the exact sum of the same products."""
     product = c.astype(np.float64)
     off = product - exact
@@ -215,22 +215,28 @@ def _published_point(table, engines, fmt, p, n, a, b, *, with_floor) -> None:
             and (e.name != WITHOUT_RD or (p, n) in WITHOUT_RD_POINTS)
         ]
         words = split_pair(a, b, fmt, p, rounding, exponents)
-        judged = _judged(words, [p], group, Way(), ref)[p]
-        for e, value in zip(group, judged[1:], strict=True):
+        split_alone, judged = _judged(words, [p], group, Way(), ref)[p]
+        for e, value in zip(group, judged, strict=True):
             table.put(e.name, p, n, 0, value)
         if with_floor and not nearest:
-            table.put_floor(p, n, 0, judged[0])
+            table.put_floor(p, n, 0, split_alone)
 
 
 def _judged(
     words: Words, counts: Sequence[int], engines: Sequence[Engine], way: Way, ref: Reference
-) -> dict[int, list[Judged]]:
-    """Errors per number of words: first of the exact engine, then of the others."""
-    exact = exact_engine(words.format)
-    products = scaled_products(words, counts, [exact, *engines], way)
-    return {
-        p: [judge(c, results[0], ref, words) for c in results] for p, results in products.items()
-    }
+) -> dict[int, tuple[Judged, list[Judged]]]:
+    """Errors per number of words: of the words multiplied exactly, and of the engines."""
+    inputs = {words.format: words}  # the format of the words always, and first
+    for e in engines:
+        inputs.setdefault(e.inputs, words.converted(e.inputs))
+    found: dict[int, tuple[Judged, dict[str, Judged]]] = {}
+    for fmt, converted in inputs.items():
+        group = [exact_engine(fmt), *(e for e in engines if e.inputs == fmt)]
+        for p, (exact, *others) in scaled_products(converted, counts, group, way).items():
+            found.setdefault(p, (judge(exact, exact, ref), {}))
+            for e, c in zip(group[1:], others, strict=True):
+                found[p][1][e.name] = judge(c, exact, ref)
+    return {p: (alone, [by[e.name] for e in engines]) for p, (alone, by) in found.items()}
 
 
 def run_default(
@@ -259,9 +265,9 @@ def run_default(
         ref = reference(a, b, *exponents)
         words = split_pair(a, b, fmt, max(counts), options["split_rounding"], exponents)
         del a, b  # the largest arrays: the products need room for copies of the words
-        for p, judged in _judged(words, counts, engines, way, ref).items():
-            table.put_floor(p, n, draw, judged[0])
-            for e, value in zip(engines, judged[1:], strict=True):
+        for p, (alone, judged) in _judged(words, counts, engines, way, ref).items():
+            table.put_floor(p, n, draw, alone)
+            for e, value in zip(engines, judged, strict=True):
                 table.put(e.name, p, n, draw, value)
     return table.dataset(fmt, {"way": "default", **_settings(options)})
 

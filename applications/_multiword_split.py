@@ -17,7 +17,7 @@ import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
-from mfmamodels.formats import Format, Rounding
+from mfmamodels.formats import Format, Rounding, Specials
 
 FP32_MAX = (2.0 - 2.0**-23) * 2.0**127
 FP32_MIN_NORMAL = 2.0**-126
@@ -107,7 +107,9 @@ def shifted(codes: NDArray, shift: int, fmt: Format, out: NDArray | None = None)
     """
     if out is None:
         out = np.empty_like(codes)
-    _shifted(codes.reshape(-1), shift, fmt.fraction_bits, fmt.sign_mask, out.reshape(-1))
+    signed_zero = fmt.specials is not Specials.FNUZ  # there the code of -0 is NaN
+    flat, flat_out = codes.reshape(-1), out.reshape(-1)
+    _shifted(flat, shift, fmt.fraction_bits, fmt.sign_mask, signed_zero, flat_out)
     return out
 
 
@@ -205,7 +207,7 @@ def _split_columns(x, first, second, rtz, precision, emin, out):
 
 
 @nb.njit(cache=True, nogil=True)
-def _shifted(codes, shift, fraction_bits, sign_mask, out):
+def _shifted(codes, shift, fraction_bits, sign_mask, signed_zero, out):
     for q in range(codes.size):
         code = np.int64(codes[q])
         sign = code & sign_mask
@@ -224,4 +226,4 @@ def _shifted(codes, shift, fraction_bits, sign_mask, out):
         rest = significand - (kept << places)
         if rest > half or (rest == half and places > 0 and kept & 1):
             kept += 1
-        out[q] = sign | kept
+        out[q] = sign | kept if kept > 0 or signed_zero else 0

@@ -154,7 +154,7 @@ def test_an_unknown_rounding_of_words_is_refused():
         split(np.ones((1, 1)), np.zeros(1, np.int64), get_format("fp16"), 1, "nearest")
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", [*FORMATS, "e5m2fnuz"])
 def test_shifting_every_code_rounds_as_the_rounding_function_does(name):
     fmt = get_format(name)
     codes = np.arange(1 << fmt.width, dtype=fmt.code_dtype)
@@ -253,6 +253,17 @@ def test_a_product_of_words_by_hand():
     c = core.matmul(round_to(x2.astype(np.float64) * 2.0**-11, "fp16"), y1, c)
     expected = np.ldexp(c.astype(np.float64), -(left[:, None] + right[None, :]))
     assert_array_equal(multiword_matmul(a, b, core.matmul, "fp16", 2), expected)
+
+
+def test_converted_words_are_scaled_in_the_format_of_the_core():
+    """u W of the smallest e5m2 word: zero there (a tie), the smallest number in e5m2fnuz."""
+    e5m2, fnuz = get_format("e5m2"), get_format("e5m2fnuz")
+    words = split_pair(np.ones((1, 2)), np.ones((2, 1)), e5m2, 1)
+    words.a[0] = encode(np.array([[-(2.0**-14), 2.0**-15]]), e5m2)
+    converted = words.converted(fnuz)
+    assert_array_equal(decode(converted.a, fnuz), decode(words.a, e5m2))
+    assert_array_equal(decode(shifted(words.a, 3, e5m2), e5m2), [[[-0.0, 0.0]]])
+    assert_array_equal(decode(shifted(converted.a, 3, fnuz), fnuz), [[[-(2.0**-17), 0.0]]])
 
 
 def test_separate_accumulators_and_promotion_by_hand():
