@@ -11,14 +11,14 @@ from llvmlite import ir
 from mfmamodels.accumulation import Arithmetic, FmaChain, Rounding
 from mfmamodels.kernels.cache import compile_callback
 from mfmamodels.kernels.driver import BLOCK_SIGNATURE, PANEL_K, Kernel
-from mfmamodels.kernels.lanes import LANES, load, pointer_to, shifted, store
+from mfmamodels.kernels.lanes import LANES, pointer_to, shifted
 from mfmamodels.kernels.operands import value_type
 from mfmamodels.kernels.tiles import (
     Operands,
     column_of_tiles,
-    dots_step,
     fused,
     has_fma,
+    lane_sums,
     pack,
     stack_array,
 )
@@ -82,14 +82,11 @@ def _gemm_block(value: type[np.floating]) -> Callable:
 
 
 def _dots_block(value: type[np.floating]) -> Callable:
-    step = dots_step(_step)
+    run = lane_sums(1, _step)
 
     def block(a, ea, lda, hot_a, b, eb, ldb, hot_b, acc, ldc, rows, lanes, groups):
         x, y, sums = pointer_to(a, value), pointer_to(b, value), pointer_to(acc, value)
         for j in range(0, lanes, LANES):
-            d = load(sums, j)
-            for k in range(groups):
-                d = step(shifted(x, k * lda + j), lda, shifted(y, k * ldb + j), ldb, d)
-            store(sums, j, d)
+            run(shifted(x, j), lda, shifted(y, j), ldb, shifted(sums, j), groups)
 
     return block

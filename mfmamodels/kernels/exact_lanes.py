@@ -19,7 +19,8 @@ from mfmamodels.kernels.lanes import LANES
 from mfmamodels.kernels.operands import NARROW_ZERO, WIDE_ZERO, is_narrow
 from mfmamodels.kernels.tiles import spread
 
-#: Above every exponent: stands for the smallest one of zeros.
+#: Stands for the smallest exponent where all values are zeros. Larger ones are taken for it, too:
+#: understating a smallest exponent only costs time.
 NOTHING = 100
 _START = ir.IntType(64)(0)
 #: Between its neighbours in float64 lies 2**-16, the place where products are split.

@@ -12,23 +12,26 @@ from functools import cache
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
+from numba import types
+from numba.extending import intrinsic
 
 from mfmamodels.accumulation import Arithmetic, PairwiseSum, Rounding
 from mfmamodels.formats import Format
-from mfmamodels.kernels import lanes as v
+from mfmamodels.kernels import emit
 from mfmamodels.kernels.cache import compile_callback
 from mfmamodels.kernels.driver import BLOCK_SIGNATURE, PANEL_K, Kernel
-from mfmamodels.kernels.lanes import LANES, load, pointer_to, select, shifted, store
-from mfmamodels.kernels.operands import NARROW_ZERO, WIDE_ZERO, exponent_type, is_narrow
-from mfmamodels.kernels.tiles import Operands, column_of_tiles, dots_step, pack, stack_array
-
-jit = njit(error_model="numpy", forceinline=True)
+from mfmamodels.kernels.lanes import LANES, pointer_to, shifted
+from mfmamodels.kernels.operands import NARROW_ZERO, WIDE_ZERO, is_narrow
+from mfmamodels.kernels.tiles import Operands, column_of_tiles, jit, lane_sums, pack, stack_array
 
 _MIN_NORMAL = 0x00800000  #: bits of float32's smallest normal number
 _SIGN = -1 << 31
-HEIGHTS = (3, 1)
-_NO_SMALLEST = 1 << 12  #: above every exponent: stands for the smallest one of zeros
+_START = ir.IntType(64)(0)
+#: Stands for the smallest exponent where all values are zeros. Larger ones are taken for it, too:
+#: understating a smallest exponent only costs time.
+_NOTHING = 120
+#: Rows of a tile by two AVX2 registers: more would not leave room for half a group's sums.
+_HEIGHTS = (3, 1)
 
 
 def is_covered(arith: Arithmetic) -> bool:
@@ -86,7 +89,7 @@ def _flush(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return builder.bitcast(builder.and_(bits, kept), x.type)
 
 
-def _emit(n: int, flush: bool) -> Callable:
+def _group(n: int, flush: bool) -> Callable:
     """Code for one group: a balanced tree per row, added to the row's sum."""
 
     def finished(builder, x):
@@ -103,10 +106,10 @@ def _emit(n: int, flush: bool) -> Callable:
     def add(builder, left, right):
         return [finished(builder, builder.fadd(x, y)) for x, y in zip(left, right, strict=True)]
 
-    def emit(builder: ir.IRBuilder, operands: Operands, sums: list[ir.Value]) -> list[ir.Value]:
+    def group(builder: ir.IRBuilder, operands: Operands, sums: list[ir.Value]) -> list[ir.Value]:
         return add(builder, sums, tree(builder, operands, len(sums), 0, n))
 
-    return emit
+    return group
 
 
 # --- what a panel holds -----------------------------------------------------------------------
@@ -114,39 +117,59 @@ def _emit(n: int, flush: bool) -> Callable:
 
 def _smallest_exponent(fmt: Format) -> Callable:
     """Function ``(address, ld, rows, columns)``: smallest exponent of a panel's nonzero values."""
-    kind, zero = exponent_type(fmt), NARROW_ZERO if is_narrow(fmt) else WIDE_ZERO
-    room = stack_array(np.int32, LANES)
+    dtype, kind = (np.int8, "i8") if is_narrow(fmt) else (np.int16, "i16")
+    zero = NARROW_ZERO if is_narrow(fmt) else WIDE_ZERO
+    room = stack_array(dtype, LANES)
+
+    @intrinsic
+    def fold(typingctx, exponents, least):
+        def codegen(context, builder, sig, args):
+            e = emit.load(builder, args[0], _START, kind)
+            e = emit.select(e.equals(zero), _NOTHING, e)
+            e = emit.minimum(emit.load(builder, args[1], _START, kind), e)
+            emit.store(e, args[1], _START)
+            return context.get_dummy_value()
+
+        return types.void(exponents, least), codegen
 
     @jit
     def smallest(address, ld, rows, columns):
-        exponents, lanes = pointer_to(address, kind), room()
-        least = v.splat(np.int32(_NO_SMALLEST))
-        nothing = v.splat(np.int32(_NO_SMALLEST))
+        exponents, least = pointer_to(address, dtype), room()
+        for lane in range(LANES):
+            least[lane] = _NOTHING
         for row in range(rows):
             for j in range(0, columns, LANES):
-                e = v.to_i32(load(exponents, row * ld + j))
-                least = v.minimum(least, select(e == zero, nothing, e))
-        store(lanes, 0, least)
-        result = lanes[0]
-        for j in range(1, LANES):
-            result = min(result, lanes[j])
+                fold(shifted(exponents, row * ld + j), least)
+        result = _NOTHING
+        for lane in range(LANES):
+            result = min(result, least[lane])
         return result
 
     return smallest
 
 
+@intrinsic
+def _flush_sums(typingctx, sums):
+    """Flush a vector of sums; how many are neither zero nor at least 2**-103."""
+
+    def codegen(context, builder, sig, args):
+        bits = emit.load(builder, args[0], _START, "i32")
+        magnitude = bits & 0x7FFFFFFF
+        subnormal = magnitude < _MIN_NORMAL
+        emit.store(emit.select(subnormal, bits & _SIGN, bits), args[0], _START)
+        return (~subnormal & (magnitude < (127 - 103) << 23)).lane_bits()
+
+    return types.int64(sums), codegen
+
+
 @jit
 def _flush_c(acc, ldc, rows, lanes):
-    """Flush the sums; whether all are zero or at least 2**-103, so multiples of 2**-126."""
-    small = v.splat(np.int32(0)) != 0
+    """Flush a tile of sums; whether all are zero or at least 2**-103, so multiples of 2**-126."""
+    small = 0
     for row in range(rows):
         for j in range(0, lanes, LANES):
-            bits = load(acc, row * ldc + j)
-            magnitude = bits & 0x7FFFFFFF
-            bits = select(magnitude < _MIN_NORMAL, bits & _SIGN, bits)
-            store(acc, row * ldc + j, bits)
-            small = small | ((magnitude >= _MIN_NORMAL) & (magnitude < (127 - 103) << 23))
-    return v.lane_bits(small) == 0
+            small |= _flush_sums(shifted(acc, row * ldc + j))
+    return small == 0
 
 
 # --- block functions --------------------------------------------------------------------------
@@ -159,7 +182,7 @@ def _gemm_block(arith: Arithmetic) -> Callable:
         _can_underflow(arith),
     )
     width = 16
-    plain = column_of_tiles(HEIGHTS, width, n, _emit(n, False))
+    plain = column_of_tiles(_HEIGHTS, width, n, _group(n, False))
     strip = stack_array(np.float32, PANEL_K * width)
 
     if not can_underflow:
@@ -174,7 +197,7 @@ def _gemm_block(arith: Arithmetic) -> Callable:
 
         return block
 
-    flushed = column_of_tiles(HEIGHTS, width, n, _emit(n, True))
+    flushed = column_of_tiles(_HEIGHTS, width, n, _group(n, True))
     smallest_a, smallest_b = _smallest_exponent(arith.a), _smallest_exponent(arith.b)
     bits = arith.a.fraction_bits + arith.b.fraction_bits
 
@@ -195,7 +218,7 @@ def _gemm_block(arith: Arithmetic) -> Callable:
 
 def _dots_block(arith: Arithmetic) -> Callable:
     n, flush = arith.accumulation.n_fma, arith.accumulation.flush
-    add_group = dots_step(_emit(n, _can_underflow(arith)))
+    run = lane_sums(n, _group(n, _can_underflow(arith)))
 
     def block(a, ea, lda, hot_a, b, eb, ldb, hot_b, acc, ldc, rows, lanes, groups):
         x, y = pointer_to(a, np.float32), pointer_to(b, np.float32)
@@ -203,10 +226,6 @@ def _dots_block(arith: Arithmetic) -> Callable:
         if flush:
             _flush_c(pointer_to(acc, np.int32), ldc, 1, lanes)
         for j in range(0, lanes, LANES):
-            d = load(sums, j)
-            for group in range(groups):
-                k = group * n
-                d = add_group(shifted(x, k * lda + j), lda, shifted(y, k * ldb + j), ldb, d)
-            store(sums, j, d)
+            run(shifted(x, j), lda, shifted(y, j), ldb, shifted(sums, j), groups)
 
     return block

@@ -211,22 +211,33 @@ class _LaneOperands:
         return self._load(self._b, self._ldb, k)
 
 
-def dots_step(emit: Emit) -> Callable:
-    """Make ``step(a, lda, b, ldb, d) -> d`` for a vector of independent dot products.
+def lane_sums(group: int, emit: Emit) -> Callable:
+    """Make ``run(a, lda, b, ldb, acc, groups)`` for a vector of independent dot products.
 
-    The same ``emit`` as in :func:`tile` adds one group to a vector of sums; ``a`` and ``b`` point
-    to the lanes of the group's first product, ``lda`` and ``ldb`` elements before the next.
+    The same ``emit`` as in :func:`tile`; ``a``, ``b`` and ``acc`` point to the first lane of the
+    first product, and of the sums.
     """
 
     @intrinsic
-    def step(typingctx, a, lda, b, ldb, d):
+    def run(typingctx, a, lda, b, ldb, acc, groups):
         def codegen(context, builder, sig, args):
-            operands = _LaneOperands(builder, *args[:4])
-            return emit(builder, operands, [args[4]])[0]
+            pointer_a, lda, pointer_b, ldb, pointer_acc, groups = args
+            held = ir.VectorType(pointer_acc.type.pointee, LANES)
+            place = builder.bitcast(pointer_acc, held.as_pointer())
+            slot = cgutils.alloca_once(builder, held)
+            builder.store(builder.load(place, align=4), slot)
+            with cgutils.for_range(builder, groups, intp=lda.type) as loop:
+                first = builder.mul(loop.index, lda.type(group))
+                at_a = builder.gep(pointer_a, [builder.mul(first, lda)])
+                at_b = builder.gep(pointer_b, [builder.mul(first, ldb)])
+                operands = _LaneOperands(builder, at_a, lda, at_b, ldb)
+                builder.store(emit(builder, operands, [builder.load(slot)])[0], slot)
+            builder.store(builder.load(slot), place, align=4)
+            return context.get_dummy_value()
 
-        return d(a, types.intp, b, types.intp, d), codegen
+        return types.void(a, types.intp, b, types.intp, acc, types.intp), codegen
 
-    return step
+    return run
 
 
 @jit
