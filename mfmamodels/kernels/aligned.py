@@ -18,19 +18,23 @@ from mfmamodels.kernels.cache import compile_callback
 from mfmamodels.kernels.driver import BLOCK_SIGNATURE, Kernel
 
 
-def kernel(arith: Arithmetic) -> Kernel | None:
-    """The fast kernel of a record, or None where it has no :class:`Recipe`."""
+def kernel(arith: Arithmetic, *, exact_only: bool = False) -> Kernel | None:
+    """The fast kernel of a record, or None where it has no :class:`Recipe`.
+
+    ``exact_only``: see :func:`~mfmamodels.kernels.aligned_blocks.block_function`.
+    """
     found = recipe(arith)
-    return None if found is None else _kernel(found)
+    return None if found is None else _kernel(found, exact_only)
 
 
 @cache
-def _kernel(found: Recipe) -> Kernel:
-    return Kernel(found.group, partial(_block, found))
+def _kernel(found: Recipe, exact_only: bool) -> Kernel:
+    return Kernel(found.group, partial(_block, found, exact_only))
 
 
 @cache
-def _block(found: Recipe, dots: bool) -> int:
+def _block(found: Recipe, exact_only: bool, dots: bool) -> int:
     fingerprint = hashlib.sha256(repr(found).encode()).hexdigest()[:20]
-    name = f"aligned_{'dots' if dots else 'gemm'}_{fingerprint}"
-    return compile_callback(block_function(found, dots), BLOCK_SIGNATURE, name).address
+    name = f"aligned_{'exact_' * exact_only}{'dots' if dots else 'gemm'}_{fingerprint}"
+    function = block_function(found, dots, exact_only=exact_only)
+    return compile_callback(function, BLOCK_SIGNATURE, name).address

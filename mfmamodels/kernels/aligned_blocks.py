@@ -210,7 +210,7 @@ def _survey(recipe: Recipe, dots: bool):
     return survey
 
 
-def _advance(recipe: Recipe, dots: bool):
+def _advance(recipe: Recipe, dots: bool, exact_only: bool):
     """Intrinsic that brings one vector of lanes forward by one group of products."""
     write = {LateC: _late, LastC: _without_c, EarlyC: _early}[type(recipe.c)](recipe)
     kind = "i8" if recipe.narrow else "i16"
@@ -227,6 +227,8 @@ def _advance(recipe: Recipe, dots: bool):
             c = emit.load(builder, sums_at, ir.IntType(64)(0), "f32")
             r, wrong = write(products, exponents, c)
             wrong_lanes = builder.or_(wrong.lane_bits(), hot_lanes)
+            if exact_only:
+                wrong_lanes = ir.IntType(64)(-1)
             r = emit.when(wrong_lanes, lambda: exact_group(recipe, products, c), r)
             emit.store(_finish(recipe, r, c), sums_at, ir.IntType(64)(0))
             return context.get_dummy_value()
@@ -255,13 +257,14 @@ def _stack(element: types.Type, count: int):
     return stack
 
 
-def block_function(recipe: Recipe, dots: bool) -> Callable:
+def block_function(recipe: Recipe, dots: bool, *, exact_only: bool = False) -> Callable:
     """Block function of an aligned sum (see :mod:`mfmamodels.kernels.driver`).
 
-    ``dots`` says whether ``a`` has its own element in every lane.
+    ``dots`` says whether ``a`` has its own element in every lane. With ``exact_only`` every vector
+    is computed as those outside the fast code's range are: to test that code on all data.
     """
     group = recipe.group
-    survey, advance = _survey(recipe, dots), _advance(recipe, dots)
+    survey, advance = _survey(recipe, dots), _advance(recipe, dots, exact_only)
     exponent_kind = np.int8 if recipe.narrow else np.int16
     stack = _stack(types.int8 if recipe.narrow else types.int16, len(recipe.parts) * _ROOM)
 

@@ -62,40 +62,39 @@ def add_near(total: Lanes, c: Lanes, e_max: Lanes, frac: int, max_shift: int | N
     return (total + shifted).to("f32") * unit
 
 
-# What the second rounding leaves of the three bits below c's grid (see far_sticky).
+# What the roundings down leave of the three bits below c's grid (see far_sticky).
 KEEP_ALL, DROP_LAST, NORMALISE = 0, 1, 2
 
 
 def far_sticky(upper: Lanes, low: Lanes, second: int) -> Lanes:
-    """Whether any of the three bits ``low`` below ``upper`` survives the roundings down.
+    """1 where any of the three bits ``low`` below ``upper`` survives the roundings down, else 0.
 
     ``upper`` has its unit at 2**(e_c - 29), so ``low`` reaches 2**(e_c - 32). A sum of exponent x
     keeps 31 fraction bits: all three bits for x = e_c - 1, two for x = e_c, one for x = e_c + 1.
     """
     if second == DROP_LAST:
-        return (low & 6).differs(0)
-    if second == KEEP_ALL:
-        return low.differs(0)
-    # For negative numbers x is that of the exact sum: -2**29 - 1 plus something is below 2**29.
-    magnitude = upper ^ (upper >> 31)
-    mask = select(magnitude >= 1 << 29, 6, low.constant(7))
-    mask = select(magnitude >= 1 << 30, 4, mask)
-    return (low & mask).differs(0)
+        low = low >> 1
+    elif second == NORMALISE:
+        # For negative numbers x is that of the exact sum: -2**29 - 1 and a bit is above -2**29 - 1.
+        magnitude = upper ^ (upper >> 31)
+        low = low >> (magnitude >> 29)  # |upper| < 3 * 2**29
+    return minimum(low, 1)
 
 
 def add_far(total: Lanes, c: Lanes, distance: Lanes, second: int) -> Lanes:
     """Late c at least 2**6 times the products: c + total, rounded as the record says.
 
-    ``distance`` is e_c - e_max > 5; c is normal. An infinite or NaN c is returned.
+    ``distance`` is e_c - e_max > 5; c is normal. An infinite or NaN c is returned. Other lanes get
+    shift counts out of range and hold rubbish.
     """
-    bits, field = c.bits("i32"), exponent_field(c)
-    sign = bits >> 31
-    significand = ((((bits & 0x7FFFFF) | 0x800000) ^ sign) - sign) << 6
-    upper = significand + shift_right(total, maximum(distance - 5, 0))
-    below = maximum(distance, 0) - 8
-    low = shift_right(total, maximum(below, 0)) << minimum(maximum(0 - below, 0), 8)
+    field = exponent_field(c)
+    significand = (c * ((127 + 127 + 29 - field) << 23).bits("f32")).to("i32")  # at 2**(e_c - 29)
+    upper = significand + shift_right(total, distance - 5)
+    below = distance - 8  # from -2 up
+    right = maximum(below, 0)
+    low = shift_right(total << (right - below), right) & 7  # what overflows is not looked at
     # A sticky bit at 2**(e_c - 29) is below the rounding bit: |upper| >= 2**25.
-    exact_enough = upper | far_sticky(upper, low & 7, second).to("i32")
+    exact_enough = upper | far_sticky(upper, low, second)
     result = exact_enough.to("f32") * ((field - 29) << 23).bits("f32")
     return select(field.equals(255), c, result)
 
