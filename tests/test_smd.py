@@ -11,16 +11,9 @@ from applications._polynomial import (
     paraconjugate,
     resize_centred,
     spectrum,
-    symmetrise,
 )
 from applications._smd_algorithm import Options, rotation, smd
-from applications._smd_examples import (
-    FAMILIES,
-    RandomProduct,
-    SourceModel,
-    load_matrix,
-    power_of_two_scale,
-)
+from applications._smd_examples import FAMILIES, RandomProduct
 
 EXACT = Options(mu=0.0, max_iterations=25)
 
@@ -185,16 +178,6 @@ def test_scaling_by_a_power_of_two_scales_the_result_exactly(exponent):
     assert_array_equal(scaled.q, plain.q)
 
 
-@pytest.mark.parametrize("largest", [65504.0, 240.0, 57344.0])
-def test_power_of_two_scale_leaves_two_guard_bits(largest):
-    for factor in (1e-5, 1.0, 7.0, 3e6):
-        r = factor * random_matrix(3)
-        scale = power_of_two_scale(r, largest)
-        assert np.frexp(scale)[0] == 0.5
-        assert largest / 8 < scale * np.trace(r[2]) <= largest / 4
-    assert power_of_two_scale(np.zeros((1, 2, 2)), largest) == 1.0
-
-
 # --- the measured numbers ---
 
 
@@ -266,20 +249,6 @@ def test_stricter_stopping_rules_mostly_run_into_the_limit(stop, converged):
         expected = "converged" if seed in converged else "iteration limit"
         assert result.status == expected
         assert abs(result.iterations - converged.get(seed, 250)) <= 4
-
-
-def test_source_models_have_the_prescribed_spectra():
-    for model in (SourceModel(20.0), SourceModel(20.0, crossing=True)):
-        eigenvalues = np.linalg.eigvalsh(spectrum(model.matrix(5), 512))[:, ::-1]
-        lags = model.spectra(5)
-        sources = np.zeros((5, 8, 8))
-        sources[:, range(8), range(8)] = lags
-        psd = spectrum(sources, 512)[:, range(8), range(8)].real
-        psd *= 8 / lags[2].sum()
-        assert (psd > 0).all()
-        assert_allclose(eigenvalues, -np.sort(-psd, axis=1), atol=1e-12)
-        assert_allclose(lags[2, 0] / lags[2, -1], 100, rtol=1e-12)
-        assert (np.diff(psd, axis=1) < 0).all() != model.crossing
 
 
 # --- low precision, failures ---
@@ -406,17 +375,3 @@ def test_wrong_matrices_are_refused(r):
 def test_wrong_options_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         Options(**wrong)
-
-
-def test_a_matrix_from_a_file(tmp_path):
-    r = symmetrise(random_matrix(3, complex_=True))
-    np.savez(tmp_path / "mine.npz", R=r)
-    assert_array_equal(load_matrix(tmp_path / "mine.npz"), r)
-    np.savez(tmp_path / "other.npz", X=r)
-    with pytest.raises(ValueError, match="holds X, but no array named R"):
-        load_matrix(tmp_path / "other.npz")
-    with pytest.raises(ValueError, match="no matrix file"):
-        load_matrix(tmp_path / "absent.npz")
-    np.savez(tmp_path / "broken.npz", R=r[:2])
-    with pytest.raises(ValueError, match="odd number"):
-        load_matrix(tmp_path / "broken.npz")
