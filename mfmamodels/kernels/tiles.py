@@ -62,9 +62,9 @@ def stack_array(dtype: type[np.generic], count: int) -> Callable:
     @intrinsic
     def room(typingctx):
         def codegen(context, builder, sig, args):
-            slot = cgutils.alloca_once(
-                builder, ir.ArrayType(context.get_value_type(element), count)
-            )
+            elements = ir.ArrayType(context.get_value_type(element), count)
+            with builder.goto_entry_block():  # once per call, not once per turn of a loop
+                slot = builder.alloca(elements)
             slot.align = 64
             return builder.bitcast(slot, context.get_value_type(sig.return_type))
 
