@@ -197,8 +197,8 @@ def collect(paths: Iterable[str | Path]) -> dict[str, Findings]:
 def can_differ(core: Core, stage: str) -> bool:
     """Whether a stage of refinement differs from the final core on any input.
 
-    Lines 12 and 13 of Algorithm 1 with and without a lowest exponent differ only where a subnormal
-    result meets a subnormal c, far below all products of fp16 and of 8-bit numbers.
+    Lines 12 and 13 of Algorithm 1 with and without a lowest exponent differ only in subnormal
+    results, far below all products of fp16 and of 8-bit numbers.
     """
     smallest_product = core.a.emin + core.b.emin - core.a.fraction_bits - core.b.fraction_bits
     return stage != "rd32-norm" or smallest_product < core.out.emin

@@ -67,13 +67,13 @@ _NOTES = (
     "and 1.35e-5 (N = 1.25e6); the posterior of 5.4 gives 1.67e-5 and 1.34e-5.",
     "Probability of the paper's m: under the posterior from all exponent-mantissa rows here.",
     "Rows to a mismatch: posterior mean of 1/p and central 95 % interval, from all rows of the "
-    "sampler with normal numbers; where nothing was seen, the value 1/p exceeds with 95 %.",
+    "sampler here; where nothing was seen, the number that 1/p exceeds with probability 95 %.",
     "binary8: e4m3fnuz and e5m2fnuz, half of N each.",
     "Without second rounding (rd32) hundreds of mismatches are expected in 1e6 rows, so the model "
     "of the paper's iteration 1 must have rounded a second time in some way.",
-    "rd32-norm differs from the final core only in subnormal results with a subnormal c, which "
-    "products of fp16 and 8-bit numbers cannot bring about; the paper's mismatch in iteration 3 "
-    "(fp16) must come from another difference, such as that of rd32-blind.",
+    "rd32-norm differs from the final core only in subnormal results, which products of fp16 and "
+    "8-bit numbers cannot bring about; the paper's mismatch in iteration 3 (fp16) must come from "
+    "another difference, such as that of rd32-blind.",
 )
 
 
