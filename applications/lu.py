@@ -42,7 +42,7 @@ SCHEMA: dict[str, Any] = {
             "type": "integer",
             "minimum": 2,
             "maximum": 4096,
-            "default": 192,
+            "default": 128,
             "description": "Order n of the matrices.",
         },
         "block": {
