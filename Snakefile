@@ -24,6 +24,7 @@ report: "rules/captions/workflow.rst"
 
 include: "rules/common.smk"
 include: "rules/validation.smk"
+include: "rules/characterise.smk"
 include: "rules/compare.smk"
 
 
@@ -43,6 +44,8 @@ rule all:
     default_target: True
     input:
         TABLE_FILES,
+        PROBED_FILES,
+        DIAGRAM_FILES,
         FIGURE_FILES,
         "results/validation.json",
         expand("results/compare/{comparison}.json", comparison=COMPARISONS),

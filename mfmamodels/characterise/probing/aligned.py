@@ -23,7 +23,7 @@ from mfmamodels.accumulation import (
     SecondRounding,
 )
 from mfmamodels.characterise.probing.canonical import useful_second
-from mfmamodels.characterise.probing.elimination import Rows, eliminate
+from mfmamodels.characterise.probing.elimination import Rows, eliminate, predict
 from mfmamodels.characterise.probing.lab import FirstFacts, Lab
 from mfmamodels.characterise.probing.rows import (
     Queries,
@@ -49,11 +49,61 @@ Grid = Mapping[str, Sequence[object]]
 
 @dataclass(frozen=True)
 class Stage:
-    """Fields to decide, and the rows that decide them."""
+    """Fields to decide, and rows that can decide them.
+
+    Attributes
+    ----------
+    grid : mapping of field name to values
+    queries : Queries
+        Not asked yet; another draw gives other rows of the same sort.
+    allowed : callable or None
+        Which combinations to try; see :func:`elimination.eliminate`.
+    """
 
     grid: Grid
-    rows: Rows
+    queries: Queries
     allowed: Callable[..., NDArray] | None = None
+
+
+class _Step:
+    """A stage in use: its rows with their answers, asked when the search first gets there."""
+
+    def __init__(self, lab: Lab, draw: Callable[[], Stage], *, narrows: bool) -> None:
+        self.lab, self.draw, self.narrows = lab, draw, narrows
+        self._stage: Stage | None = None
+        self._rows: Rows | None = None
+
+    def survivors(self, record: Arithmetic) -> list[Arithmetic]:
+        """Siblings of a record that pass, spread over all that do."""
+        if self._stage is None or self._rows is None:
+            self._stage = self.draw()
+            self._rows = self.lab.rows(self._stage.queries)
+        found = self._eliminated(record)
+        quiet = 0
+        while self.narrows and len(found) > 1 and quiet < 2:
+            queries = self._where_they_differ(found)
+            if len(queries[2]):
+                more = self.lab.rows(queries)
+                self._rows = Rows(*(np.concatenate(x) for x in zip(
+                    (more.a, more.b, more.c, more.d),
+                    (self._rows.a, self._rows.b, self._rows.c, self._rows.d), strict=True)))  # fmt: skip
+                found = self._eliminated(record)
+            else:
+                quiet += 1
+        return found
+
+    def _eliminated(self, record: Arithmetic) -> list[Arithmetic]:
+        assert self._stage is not None and self._rows is not None
+        return eliminate(record, self._stage.grid, self._rows, _MOST, self._stage.allowed)
+
+    def _where_they_differ(self, found: list[Arithmetic]) -> Queries:
+        """Fresh rows of the stage's sort on which survivors give different answers."""
+        queries = self.draw().queries
+        a, b, c = (np.ascontiguousarray(x) for x in queries)
+        rows = Rows(a, b, c, np.zeros(len(c), self.lab.bench.out.code_dtype))
+        answers = np.array([predict(record, rows) for record in found])
+        differ = np.flatnonzero((answers != answers[0]).any(axis=0))[:80]
+        return a[differ], b[differ], c[differ]
 
 
 def out_widths(lab: Lab) -> tuple[object, ...]:
@@ -63,7 +113,8 @@ def out_widths(lab: Lab) -> tuple[object, ...]:
 
 def exponents(lab: Lab) -> tuple[object, ...]:
     """Exponents at which a limit on alignment could be noticed."""
-    return (UNLIMITED, *range(lab.bench.lowest - 2, lab.bench.highest + 3))
+    low = min(lab.bench.lowest, lab.bench.out.emin) - 10
+    return (UNLIMITED, *range(low, lab.bench.highest + 3))
 
 
 def limits(lab: Lab) -> tuple[object, ...]:
@@ -108,26 +159,26 @@ class AlignedSearch:
 
     def run(self) -> Iterator[Arithmetic]:
         """Records that pass all stages, one after the other, within a budget."""
-        stages = {EarlyC: self._early, LateC: self._late, LastC: self._last}[self.c]()
-        yield from self._pursue(self.base(), stages, [_BUDGET])
+        draws = {EarlyC: self._early, LateC: self._late, LastC: self._last}[self.c]()
+        steps = [_Step(self.lab, draw, narrows=draw not in self._wide_open()) for draw in draws]
+        yield from self._pursue(self.base(), steps, [_BUDGET])
 
     def _pursue(
-        self, record: Arithmetic, stages: Sequence[Callable[[], Stage]], budget: list[int]
+        self, record: Arithmetic, steps: Sequence[_Step], budget: list[int]
     ) -> Iterator[Arithmetic]:
-        if not stages:
+        if not steps:
             yield record
             return
         budget[0] -= 1
         if budget[0] < 0:
             return
-        stage = stages[0]()
-        for survivor in eliminate(record, stage.grid, stage.rows, _MOST, stage.allowed):
-            yield from self._pursue(survivor, stages[1:], budget)
+        for survivor in steps[0].survivors(record):
+            yield from self._pursue(survivor, steps[1:], budget)
 
     # --- rows -----------------------------------------------------------------------------------
 
-    def _ask(self, *parts: Queries) -> Rows:
-        return self.lab.rows(shuffled(join(parts), self.lab.rng))
+    def _mixed(self, *parts: Queries) -> Queries:
+        return shuffled(join(parts), self.lab.rng)
 
     def _random(self, count: int, **shape) -> Queries:
         settings = {"k": self.k, "slots": self.slots, "top": self.top} | shape
@@ -147,7 +198,11 @@ class AlignedSearch:
         """Ties between the smallest results, or as near as the products reach."""
         bench = self.lab.bench
         low = max(bench.lowest, bench.out.emin - bench.out.fraction_bits - 4)
-        return self._ties(count, top=(low, min(low + 40, self.facts.high)), **shape)
+        parts = [
+            self._ties(count // 2, top=(low, min(low + reach, self.facts.high)), **shape)
+            for reach in (10, 40)
+        ]
+        return join(parts)
 
     def _where(self, queries: Queries, test: Callable[[NDArray, NDArray], NDArray]) -> Queries:
         """Rows whose largest product exponent and c's exponent satisfy a test."""
@@ -169,30 +224,21 @@ class AlignedSearch:
 
     # --- stages ---------------------------------------------------------------------------------
 
-    def _cached(self, make: Callable[[], Stage]) -> Callable[[], Stage]:
-        """A stage asked for at most once, and only when the search gets there."""
-        known: list[Stage] = []
-
-        def stage() -> Stage:
-            if not known:
-                known.append(make())
-            return known[0]
-
-        return stage
-
     def _early(self) -> list[Callable[[], Stage]]:
-        return [self._cached(x) for x in (self._early_widths, self._e_min, self._limit)]
+        return [self._early_widths, self._limit, self._e_min]
 
     def _last(self) -> list[Callable[[], Stage]]:
-        stages = (self._products_widths, self._last_rounding, self._e_min, self._limit)
-        return [self._cached(x) for x in stages]
+        return [self._products_widths, self._last_rounding, self._limit, self._e_min]
 
     def _late(self) -> list[Callable[[], Stage]]:
         stages = [self._result, self._products_under_c, self._shifted_c, self._normalised]
         if self.structure.interleave == 2:
             stages.insert(2, self._joined)
-        stages += [self._shifted_sum, self._e_min, self._zero, self._vanishing_c, self._limit]
-        return [self._cached(x) for x in stages]
+        return [*stages, self._shifted_sum, self._limit, self._e_min, self._zero, self._vanishing_c]
+
+    def _wide_open(self) -> tuple[Callable[[], Stage], ...]:
+        """Stages that many values pass, since nothing shows the difference: not narrowed."""
+        return self._result, self._limit, self._zero, self._vanishing_c
 
     def _sum_grid(self) -> Grid:
         return {
@@ -204,21 +250,21 @@ class AlignedSearch:
         }
 
     def _early_widths(self) -> Stage:
-        rows = self._ask(
+        rows = self._mixed(
             self._random(500), self._random(200, plain=True), self._random(200, c="zero"),
             self._ties(200), self._ties(200, top=self._under_c()), self._ties(200, c="zero"),
         )  # fmt: skip
         return Stage(self._sum_grid(), rows)
 
     def _products_widths(self) -> Stage:
-        rows = self._ask(
+        rows = self._mixed(
             self._random(500, c="zero"), self._random(300, plain=True, c="zero"),
             self._ties(400, c="zero"),
         )  # fmt: skip
         return Stage(self._sum_grid(), rows)
 
     def _last_rounding(self) -> Stage:
-        rows = self._ask(
+        rows = self._mixed(
             self._random(400), self._ties(200),
             addends_only(self.lab.bench, self.lab.rng, 40, self.k),
         )  # fmt: skip
@@ -226,19 +272,19 @@ class AlignedSearch:
 
     def _result(self) -> Stage:
         """Without products a late c meets nothing but the width of a result."""
-        rows = self._ask(addends_only(self.lab.bench, self.lab.rng, 300, self.k))
+        rows = self._mixed(addends_only(self.lab.bench, self.lab.rng, 300, self.k))
         return Stage({"out_frac_bits": out_widths(self.lab), "rounding": ROUNDINGS}, rows)
 
     def _products_under_c(self) -> Stage:
         """A c of the products' exponent is not shifted: the products' own alignment shows."""
         queries = self._random(1200, slots=self.half, plain=True, c="equal")
-        rows = self._ask(self._where(queries, lambda e, c: e == c))
+        rows = self._mixed(self._where(queries, lambda e, c: e == c))
         grid = {"rounding": ROUNDINGS, "align_rounding": ROUNDINGS, "frac_bits": range(1, 49)}
         return Stage(grid, rows)
 
     def _joined(self) -> Stage:
         queries = self._random(900, plain=True, c="equal")
-        rows = self._ask(self._where(queries, lambda e, c: e == c))
+        rows = self._mixed(self._where(queries, lambda e, c: e == c))
         return Stage({"join_rounding": ROUNDINGS}, rows)
 
     def _shifted_c(self) -> Stage:
@@ -246,7 +292,7 @@ class AlignedSearch:
             self._random(500, plain=True, c="below"),
             self._random(300, terms=1, c="below", plain=True),
         ]
-        rows = self._ask(*(self._where(x, lambda e, c: e >= c) for x in parts))
+        rows = self._mixed(*(self._where(x, lambda e, c: e >= c) for x in parts))
         grid = {
             "late.rounding": ROUNDINGS,
             "late.c_frac_bits": WIDTHS,
@@ -255,7 +301,7 @@ class AlignedSearch:
         return Stage(grid, rows)
 
     def _normalised(self) -> Stage:
-        rows = self._ask(self._where(self._random(800, c="below"), lambda e, c: e >= c))
+        rows = self._mixed(self._where(self._random(800, c="below"), lambda e, c: e >= c))
         return Stage({"normalised_products": (False, True)}, rows)
 
     def _shifted_sum(self) -> Stage:
@@ -267,7 +313,7 @@ class AlignedSearch:
         if self.lab.bench.lowest < self.lab.bench.out.emin - 8:
             # Only a subnormal c tells a normalisation that minds the smallest exponent.
             parts.append(self._bottom_ties(500))
-        rows = self._ask(*(self._where(x, lambda e, c: (c > e) & (c > -9999)) for x in parts))
+        rows = self._mixed(*(self._where(x, lambda e, c: (c > e) & (c > -9999)) for x in parts))
         grid = {
             "late.second": tuple(SecondRounding),
             "late.sum_frac_bits": WIDTHS,
@@ -284,26 +330,26 @@ class AlignedSearch:
             parts.append(self._bottom_ties(300, c="zero"))
         if late:  # what a zero c does is not known yet
             parts = [self._where(x, lambda e, c: c > -9999) for x in parts]
-        return Stage({"e_min": exponents(self.lab)}, self._ask(*parts))
+        return Stage({"e_min": exponents(self.lab)}, self._mixed(*parts))
 
     def _zero(self) -> Stage:
         parts = [self._everywhere(600, c="zero"), self._near_bottom(500, c="zero")]
         parts += [self._singles(), self._bottom_ties(600, c="zero")]
         beyond = range(self.lab.bench.highest + 3, self.lab.bench.out.emax + 60)
-        return Stage({"late.zero_exponent": (*exponents(self.lab), *beyond)}, self._ask(*parts))
+        return Stage({"late.zero_exponent": (*exponents(self.lab), *beyond)}, self._mixed(*parts))
 
     def _vanishing_c(self) -> Stage:
         parts = [self._everywhere(400, c=x, depth=280) for x in ("below", "tiny")]
         parts += [self._random(400, c="below", depth=280)]
-        rows = self._ask(*(self._where(x, lambda e, c: e >= c) for x in parts))
+        rows = self._mixed(*(self._where(x, lambda e, c: e >= c) for x in parts))
         return Stage({"late.c_max_shift": (UNLIMITED, *range(601))}, rows)
 
     def _limit(self) -> Stage:
         """Single products, pairs that cancel: exact where there is no limit, NaN beyond it."""
         bench, (x, y) = self.lab.bench, (self.slots * 2)[:2]
         top = bench.a.emax + bench.b.emax
-        e = np.arange(max(bench.lowest, self.facts.low - 2), top + 1)
-        parts = [self._singles()]
+        e = np.arange(self.facts.high - 4, top + 1)
+        parts = []
         for ma, mb in ((1, 1), (1.5, 1.5), (1.25, 1.5)):
             if x != y:
                 parts.append(
@@ -311,7 +357,7 @@ class AlignedSearch:
                 )
             parts.append(bench.rows(self.k, [Term(x, e, 1, ma, mb)], 0.0))
             parts.append(bench.rows(self.k, [Term(x, e, -1, ma, mb)], 1.0))
-        return Stage({"product_limit": limits(self.lab)}, self._ask(*parts))
+        return Stage({"product_limit": limits(self.lab)}, self._mixed(*parts))
 
     def _singles(self) -> Queries:
         bench = self.lab.bench

@@ -69,16 +69,16 @@ def domain(lab: Lab, record: Arithmetic, name: str) -> list[object]:
             exponents(lab) if name != "product_limit" else limits(lab), field_value(record, name)
         )
     if name == "late.c_max_shift":
-        return [UNLIMITED, *range(80), *range(80, 601, 20)]
+        return _thinned([*range(48), *range(48, 601, 69)], field_value(record, name), 4)
     return [False, True]
 
 
-def _thinned(values: Sequence[object], own: object) -> list[object]:
-    """Every eighth exponent, the ends, and all near the record's own."""
+def _thinned(values: Sequence[object], own: object, step: int = 16) -> list[object]:
+    """Every so many exponents, the ends, and all near the record's own."""
     numbers = [v for v in values if isinstance(v, int)]
-    kept = {*numbers[::8], *numbers[-3:], *numbers[:3]}
+    kept = {*numbers[::step], *numbers[-3:], *numbers[:3]}
     if isinstance(own, int):
-        kept |= {v for v in numbers if abs(v - own) <= 12}
+        kept |= {v for v in numbers if abs(v - own) <= 4}
     return [UNLIMITED, *sorted(kept)]
 
 
@@ -159,16 +159,18 @@ class Refuter:
     def _filled(
         self, name: str, own: object, values: list[object], first: np.ndarray
     ) -> tuple[list[object], np.ndarray]:
-        """Fill the gaps of a thinned domain where a refuted value stands beside an open one."""
-        status = {v: n < 0 for v, n in zip(values, first, strict=True) if _is_number(v)}
-        if _is_number(own):
-            status[own] = True
-        known = sorted(status)
-        gaps = [v for x, y in pairwise(known) if status[x] != status[y] for v in range(x + 1, y)]
-        if not gaps:
-            return values, first
-        more = self._against(self._rows, name, gaps)
-        return values + gaps, np.concatenate([first, more])
+        """Find the edges of what is open in a thinned domain, by bisection."""
+        outcome = {v: int(n) for v, n in zip(values, first, strict=True)}
+        for _ in range(10):  # the widest gap halves each time
+            open_to = {v: n < 0 for v, n in outcome.items() if _is_number(v)}
+            if _is_number(own):
+                open_to[own] = True
+            edges = [(x, y) for x, y in pairwise(sorted(open_to)) if open_to[x] != open_to[y]]
+            middle = [(x + y) // 2 for x, y in edges if y - x > 1]
+            if not middle:
+                break
+            outcome |= dict(zip(middle, self._against(self._rows, name, middle), strict=True))
+        return list(outcome), np.array(list(outcome.values()))
 
     def _against(self, rows: Sequence[Rows], name: str, values: Sequence[object]) -> np.ndarray:
         return first_mismatches(self.record, {name: values}, rows)[1]

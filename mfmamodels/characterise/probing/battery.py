@@ -69,6 +69,7 @@ def tied_rows(bench: Bench, rng: Generator, k: int, high: int, count: int) -> Qu
         Shape(k, range(k), (high - 8, high - 2), c="zero"),
         Shape(k, range(k), (low, min(low + 30, high))),
         Shape(k, range(k), (low, min(low + 30, high)), c="zero"),
+        Shape(k, range(k), (low, min(low + 10, high)), c="zero"),
         Shape(k, range(k), (low, min(low + 30, high)), c="tiny"),
     ]
     parts = [near_ties(bench, rng, count // len(shapes), shape) for shape in shapes]

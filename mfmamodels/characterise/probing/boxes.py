@@ -97,9 +97,9 @@ class PartyBox:
         return d, np.ones(d.shape, bool)
 
 
-def core_box(core: Arithmetic, backend: str = "kernels") -> PartyBox:
+def core_box(core: Arithmetic, backend: str = "kernels", length: int | None = None) -> PartyBox:
     """A core as a black box, on the kernels or on another backend ("reference")."""
-    return PartyBox(Model(core, backend), core.a, core.b, core.out)
+    return PartyBox(Model(core, backend), core.a, core.b, core.out, length)
 
 
 def function_box(

@@ -46,13 +46,14 @@ def may_drop(
     A blind second rounding in a direction, no coarser than c, is the same as one rounding of the
     sum to the smaller width: c has no bits that it could drop, and rounding twice in one direction
     is rounding once. A normalised one drops nothing if it is wider than the sum by the bits that
-    the sum of n products, each below 4, can carry above c.
+    n products can carry above c: below it in exponent and each below 4, they and c are below
+    2n + 2 times c's power of two.
     """
     second, sum_bits, second_bits = (np.asarray(x) for x in (second, sum_bits, second_bits))
     blind = second_bits < sum_bits
     if directed:
         blind &= second_bits < fraction_bits
-    normalised = second_bits <= sum_bits + n_fma.bit_length() + 1
+    normalised = second_bits < sum_bits + (2 * n_fma + 2).bit_length() - 1
     return np.where(second == 0, second_bits == 0, np.where(second == 1, blind, normalised))
 
 

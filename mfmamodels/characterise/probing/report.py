@@ -252,7 +252,10 @@ def _limit(feature: Feature, prefix: str = "") -> str:
     """A limit in a table's cell."""
     if feature.decided:
         return "no" if feature.value == UNLIMITED else f"{prefix}{feature.value}"
-    numbers = sorted(v for v in (feature.value, *feature.alike) if isinstance(v, int))
-    if UNLIMITED in (feature.value, *feature.alike):
-        return "undecided"
-    return f"{prefix}{numbers[0]}…{numbers[-1]}"
+    values = (feature.value, *feature.alike)
+    numbers = sorted(v for v in values if isinstance(v, int))
+    if UNLIMITED not in values:
+        return f"{prefix}{numbers[0]}…{prefix}{numbers[-1]}"
+    if feature.name == "product_limit":
+        return f"no or ≥{prefix}{numbers[0]}"
+    return f"no or ≤{numbers[-1]}"

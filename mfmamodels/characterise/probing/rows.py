@@ -258,6 +258,11 @@ def near_ties(bench: Bench, rng: Generator, count: int, shape: Shape) -> Queries
         # Operands of 1.5 give a product of 2.25, whose own exponent is one more than their sum.
         ma, mb = rng.choice((1.0, 1.5), (2, count))
         terms.append(Term(places[:, most], exponent, sign, ma, mb))
+        if most > 2:  # cancelled, it leaves nothing but the exponent that all are aligned to
+            most -= 1
+            used = np.minimum(used, most)
+            cancel = np.where(rng.random(count) < 0.4, -sign, 0)
+            terms.append(Term(places[:, most], exponent, cancel, ma, mb))
     for t in range(most):
         ma, _ = _significands(bench, rng, count, True)
         if t == 0:
@@ -267,6 +272,8 @@ def near_ties(bench: Bench, rng: Generator, count: int, shape: Shape) -> Queries
         )
         sign = np.where(t < used, signs[t], 0)
         terms.append(Term(places[:, t], half - (deep if t else 0), sign, ma))
+    if large_c and slots.size > 3:
+        terms = terms[:3] + _heavy(rng, slots, places[:, :3], exponent, signs)
     if shape.c == "zero":
         return bench.rows(shape.k, terms, np.zeros(count))
     if shape.c == "tiny":
@@ -280,6 +287,18 @@ def near_ties(bench: Bench, rng: Generator, count: int, shape: Shape) -> Queries
     fraction = np.where(crossing, 0, np.maximum(fraction, 0))
     c = np.ldexp(1.0 + np.ldexp(np.float64(fraction), -room), exponent)
     return bench.rows(shape.k, terms, c * signs[-1])
+
+
+def _heavy(
+    rng: Generator, slots: NDArray, taken: NDArray, exponent: NDArray, signs: NDArray
+) -> list[Term]:
+    """In some rows, all other products just below c in exponent: their sum is far above c."""
+    heavy = rng.random(exponent.size) < 0.12
+    terms = []
+    for slot in slots[:32]:
+        free = heavy & (taken != slot).all(axis=1)
+        terms.append(Term(slot, exponent - 1, np.where(free, signs[-1], 0), 1.5, 1.5))
+    return terms
 
 
 def addends_only(bench: Bench, rng: Generator, count: int, k: int) -> Queries:
