@@ -339,7 +339,7 @@ def _plot_pairs(results: dict[str, xr.Dataset]) -> Figure:
     for axis, (family, names) in zip(axes[0], families.items(), strict=False):
         share = np.array([[100 * differences(results[a], results[b])["bits"] for b in names]
                           for a in names])  # fmt: skip
-        axis.imshow(share, cmap="Greys", vmin=0, vmax=130)
+        axis.imshow(share, cmap="Greys", vmin=0, vmax=200)
         for (i, j), value in np.ndenumerate(share):
             axis.text(j, i, f"{value:.0f}" if value >= 1 or value == 0 else f"{value:.1f}",
                       ha="center", va="center", fontsize=6.5)  # fmt: skip
