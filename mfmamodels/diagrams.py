@@ -576,7 +576,7 @@ def diagram(panels: Sequence[Panel], width: float | None = TWO_COLUMNS) -> Figur
         axes.set_ylim(bottom, 0)
         scale = 1.0 if width is None else min(1.0, width / right)
         for text in axes.texts:
-            text.set_fontsize(text.get_fontsize() * scale)
+            text.set_fontsize(float(text.get_fontsize()) * scale)
         figure.set_size_inches(right * scale, bottom * scale)
     return figure
 

@@ -15,10 +15,26 @@ from mfmamodels.kernels import aligned, driver, general
 from mfmamodels.kernels.aligned_recipe import CHECKED, EXACT, HALVED, SAFE, recipe
 
 # One core of every shape of code: late, interleaved, early in each output, wide and narrow, last.
-NAMES = """MI300X/fp16 MI300X/bf16:rd31 MI300X/xf32:rd32 MI300X/bf16:rd32-norm MI300X/e4m3fnuz
-    MI300X/e5m2fnuz/e4m3fnuz:rd32-blind V100/fp16 V100/fp16:fp16 A100/bf16 A100/fp16:fp16 H100/fp16
-    H100/tf32 H100/e4m3fn H100/e5m2:fp16:mma.sync B200/e4m3fn B200/bf16:rne
-    B200/e4m3fn:mma.sync RTX-1000-Ada/e5m2:fp16""".split()
+NAMES = [
+    "MI300X/fp16",
+    "MI300X/bf16:rd31",
+    "MI300X/xf32:rd32",
+    "MI300X/bf16:rd32-norm",
+    "MI300X/e4m3fnuz",
+    "MI300X/e5m2fnuz/e4m3fnuz:rd32-blind",
+    "V100/fp16",
+    "V100/fp16:fp16",
+    "A100/bf16",
+    "A100/fp16:fp16",
+    "H100/fp16",
+    "H100/tf32",
+    "H100/e4m3fn",
+    "H100/e5m2:fp16:mma.sync",
+    "B200/e4m3fn",
+    "B200/bf16:rne",
+    "B200/e4m3fn:mma.sync",
+    "RTX-1000-Ada/e5m2:fp16",
+]
 
 each_core = pytest.mark.parametrize("name", NAMES)
 

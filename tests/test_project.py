@@ -65,7 +65,10 @@ def test_one_version_everywhere(root):
 def test_setup_script_can_tell_an_old_python_what_is_wrong(root):
     source = (root / "scripts" / "environment.py").read_text()
     ast.parse(source, feature_version=(3, 6))
-    code = "import sys; sys.version_info = (3, 8, 1); import runpy; runpy.run_path('{}', run_name='__main__')"
+    code = (
+        "import sys; sys.version_info = (3, 8, 1); import runpy; "
+        "runpy.run_path('{}', run_name='__main__')"
+    )
     script = root / "scripts" / "environment.py"
     done = subprocess.run(
         [sys.executable, "-c", code.format(script)], capture_output=True, text=True
@@ -76,7 +79,7 @@ def test_setup_script_can_tell_an_old_python_what_is_wrong(root):
 
 
 def test_configuration_file_states_the_defaults(root):
-    """The default configuration may be edited by looking at it: it hides nothing and adds nothing."""
+    """The default configuration hides nothing and adds nothing."""
     written = _config.read(_config.DEFAULT)
     top = {key: value for key, value in _config.complete({}).items() if key != "studies"}
     assert {key: value for key, value in written.items() if key != "studies"} == top

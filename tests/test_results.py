@@ -34,7 +34,7 @@ def test_attributes_explain_the_result(tmp_path):
     path = results.save(_dataset(), tmp_path / "r.nc", _attributes())
     attrs = results.load(path).attrs
     wanted = ["title", "source_digest", "history", "references", "Conventions", "package_version"]
-    assert set(wanted + ["config_digest", "config", "seed", "platform"]) == set(attrs)
+    assert {*wanted, "config_digest", "config", "seed", "platform"} == set(attrs)
 
 
 def test_bits_survive(tmp_path):
