@@ -185,12 +185,15 @@ def collect(paths: Iterable[str | Path]) -> dict[str, Findings]:
         if common is not None and about != common:
             raise ValueError(f"parts of different validations: {common} and {about}")
         common = about
-    for name, found in by_core.items():
-        if len(found) != parts(name):
-            raise ValueError(f"{name}: {len(found)} parts, not {parts(name)}")
+    for name, several in by_core.items():
+        if len(several) != parts(name):
+            raise ValueError(f"{name}: {len(several)} parts, not {parts(name)}")
     return {
-        name: {t: {n: merge(f[t][n] for f in found) for n in by} for t, by in found[0].items()}
-        for name, found in by_core.items()
+        name: {
+            task: {other: merge(part[task][other] for part in several) for other in by}
+            for task, by in several[0].items()
+        }
+        for name, several in by_core.items()
     }
 
 

@@ -31,17 +31,15 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Span:
-    """Exponents x for which ``u * 2**x`` can be made, for an odd u of up to ``bits`` bits."""
+    """Exponents of powers of two, both ends included."""
 
     low: int
     high: int
 
 
-def operand_span(fmt: Format, bits: int = 1) -> Span:
-    """Exponents of ``u * 2**x`` in a format."""
-    # The top significand of an FN format is missing.
-    top = fmt.emax - (fmt.specials is Specials.FN and bits >= fmt.precision)
-    return Span(fmt.emin - fmt.fraction_bits, top - (bits - 1))
+def operand_span(fmt: Format) -> Span:
+    """Powers of two of a format."""
+    return Span(fmt.emin - fmt.fraction_bits, fmt.emax)
 
 
 def product_span(core: Arithmetic) -> Span:
@@ -103,14 +101,15 @@ class _Builder:
 
     def product(self, use: NDArray, sign: Ints, ua: Ints, ub: Ints, x: Ints) -> None:
         """Add ``sign * ua * ub * 2**x`` as a product to the rows where ``use`` is true."""
-        bits = [np.frexp(u.astype(float))[1] for u in (ua, ub)]
-        spans = [Span(*_span_arrays(f, n)) for f, n in zip(self._formats(), bits, strict=True)]
-        low = np.maximum(spans[0].low, x - spans[1].high)
-        high = np.minimum(spans[0].high, x - spans[1].low)
+        (low_a, high_a), (low_b, high_b) = (
+            _exponents(fmt, np.frexp(u.astype(float))[1])
+            for fmt, u in ((self.core.a, ua), (self.core.b, ub))
+        )
+        low, high = np.maximum(low_a, x - high_b), np.minimum(high_a, x - low_b)
         possible = use & (low <= high) & (self._used < self.k)
         xa = self.rng.integers(np.where(possible, low, 0), np.where(possible, high, 0) + 1)
         # Factors of one size are the likelier, as half of all splits are lopsided.
-        balanced = np.clip((spans[0].low + x - spans[1].low) // 2, low, high)
+        balanced = np.clip((low_a + x - low_b) // 2, low, high)
         xa = np.where(self.rng.random(self.rows) < 0.5, xa, balanced)[possible]
         row = np.flatnonzero(possible)
         slot = self._slots[row, self._used[row]]
@@ -118,9 +117,6 @@ class _Builder:
         self.a[row, slot] = np.ldexp((flip * sign[row] * ua[row]).astype(float), xa)
         self.b[row, slot] = np.ldexp((flip * ub[row]).astype(float), x[row] - xa)
         self._used[row] += 1
-
-    def _formats(self) -> tuple[Format, Format]:
-        return self.core.a, self.core.b
 
     def addend(self, use: NDArray, value: NDArray) -> None:
         """Make ``value`` the c of the rows where ``use`` is true."""
@@ -143,8 +139,9 @@ class _Builder:
         )
 
 
-def _span_arrays(fmt: Format, bits: NDArray) -> tuple[int, Ints]:
-    missing = (fmt.specials is Specials.FN) & (bits >= fmt.precision)
+def _exponents(fmt: Format, bits: NDArray) -> tuple[int, Ints]:
+    """Lowest and highest x for which a format has ``u * 2**x``, for odd u of so many bits."""
+    missing = (fmt.specials is Specials.FN) & (bits >= fmt.precision)  # the top significand is NaN
     return fmt.emin - fmt.fraction_bits, fmt.emax - missing - (bits - 1)
 
 

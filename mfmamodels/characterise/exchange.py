@@ -63,7 +63,7 @@ def write_samples(
             rows = [chunk.a, chunk.b, chunk.c]
             if with_results:
                 out = np.empty(len(chunk.c), core.out.code_dtype)
-                kernels.dots(core, *rows, out)
+                kernels.dots(core, chunk.a, chunk.b, chunk.c, out)
                 rows.append(out)
             for stream, codes, fmt in zip(streams, rows, formats, strict=False):
                 stream.write(textfiles.as_text(codes, fmt))
