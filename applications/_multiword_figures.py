@@ -108,7 +108,7 @@ def _error_figure(data: xr.Dataset, ozaki: xr.Dataset | None = None) -> Figure:
     if ozaki is not None:
         handles.append(_line(**_OZAKI))
         labels.append("Ozaki I")
-    figure.legend(handles, labels, loc="outside upper center", ncols=8, columnspacing=1.2)
+    figure.legend(handles, labels, loc="outside upper center", ncols=5, columnspacing=1.2)
     return figure
 
 
