@@ -71,6 +71,8 @@ _NOTES = (
     "binary8: e4m3fnuz and e5m2fnuz, half of N each.",
     "Without second rounding (rd32) hundreds of mismatches are expected in 1e6 rows, so the model "
     "of the paper's iteration 1 must have rounded a second time in some way.",
+    "rd31 and rd32-blind are one function: c is a multiple of the 31st bit, so rounding down to 32 "
+    "bits and then, with c, to 31 is rounding down to 31.",
     "rd32-norm differs from the final core only in subnormal results, which products of fp16 and "
     "8-bit numbers cannot bring about; the paper's mismatch in iteration 3 (fp16) must come from "
     "another difference, such as that of rd32-blind.",
@@ -142,9 +144,13 @@ def _probability(seen: tuple[int, int], printed: Printed) -> str:
 def _wait(counts: tuple[int, int]) -> str:
     rows, found = counts
     if found == 0:
-        return f"> {1 / bounds.upper_bound(rows, 0, 0.05):.1e}"
+        return f"> {_short(1 / bounds.upper_bound(rows, 0, 0.05))}"
     low, high = bounds.rows_interval(rows, found)
-    return f"{bounds.expected_rows(rows, found):.3g} ({low:.2g} to {high:.2g})"
+    return f"{_short(bounds.expected_rows(rows, found))} ({_short(low)} to {_short(high)})"
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if number < 1e5 else f"{number:.1e}".replace("e+0", "e")
 
 
 def table_of_tests(found: Mapping[str, Findings]) -> Table:
