@@ -276,37 +276,43 @@ def block_function(recipe: Recipe, dots: bool, *, exact_only: bool = False) -> C
         hot_a, hot_b = pointer_to(hot_a_at, np.int8), pointer_to(hot_b_at, np.int8)
         acc, largest = pointer_to(acc_at, np.float32), stack()
         any_hot = any_flag(hot_a, lanes if dots else rows) or any_flag(hot_b, lanes)
+        at_once = max(1, MAX_LANES // lanes)  # rows whose exponents are compared ahead
+        step = int(dots)
         for g in range(groups):
-            for row in range(rows):
-                at_a = g * group * lda if dots else row * lda + g * group
-                at_b, step = g * group * ldb, int(dots)
-                for j in range(0, lanes, _SURVEY_LANES):
-                    survey(
-                        shifted(ea, at_a + j * step),
-                        shifted(eb, at_b + j),
-                        lda,
-                        ldb,
-                        shifted(largest, j),
-                    )
-                for j in range(0, lanes, LANES):
-                    hot = 0
-                    if any_hot:
-                        hot = flag_bits(hot_b, j)
-                        if dots:
-                            hot |= flag_bits(hot_a, j)
-                        elif hot_a[row] != 0:
-                            hot = (1 << LANES) - 1
-                    advance(
-                        shifted(a, at_a + j * step),
-                        shifted(ea, at_a + j * step),
-                        shifted(b, at_b + j),
-                        shifted(eb, at_b + j),
-                        lda,
-                        ldb,
-                        shifted(largest, j),
-                        shifted(acc, row * ldc + j),
-                        hot,
-                    )
+            at_b = g * group * ldb
+            for first in range(0, rows, at_once):
+                last = min(first + at_once, rows)
+                for row in range(first, last):
+                    at_a = g * group * lda if dots else row * lda + g * group
+                    for j in range(0, lanes, _SURVEY_LANES):
+                        survey(
+                            shifted(ea, at_a + j * step),
+                            shifted(eb, at_b + j),
+                            lda,
+                            ldb,
+                            shifted(largest, (row - first) * lanes + j),
+                        )
+                for row in range(first, last):
+                    at_a = g * group * lda if dots else row * lda + g * group
+                    for j in range(0, lanes, LANES):
+                        hot = 0
+                        if any_hot:
+                            hot = flag_bits(hot_b, j)
+                            if dots:
+                                hot |= flag_bits(hot_a, j)
+                            elif hot_a[row] != 0:
+                                hot = (1 << LANES) - 1
+                        advance(
+                            shifted(a, at_a + j * step),
+                            shifted(ea, at_a + j * step),
+                            shifted(b, at_b + j),
+                            shifted(eb, at_b + j),
+                            lda,
+                            ldb,
+                            shifted(largest, (row - first) * lanes + j),
+                            shifted(acc, row * ldc + j),
+                            hot,
+                        )
 
     return block
 

@@ -254,16 +254,20 @@ def load(
     return Lanes(builder, value, kind)
 
 
+def spread(builder: ir.IRBuilder, value: ir.Value, kind: str, count: int = LANES) -> Lanes:
+    """Vector with a scalar in every lane."""
+    i32 = ir.IntType(32)
+    undefined = ir.Constant(vector_type(kind, count), ir.Undefined)
+    first = builder.insert_element(undefined, value, i32(0))
+    zeros = ir.Constant(ir.VectorType(i32, count), [0] * count)
+    return Lanes(builder, builder.shuffle_vector(first, undefined, zeros), kind)
+
+
 def broadcast(
     builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value, kind: str, count: int = LANES
 ) -> Lanes:
     """Vector with ``pointer[offset]`` in every lane."""
-    i32 = ir.IntType(32)
-    undefined = ir.Constant(vector_type(kind, count), ir.Undefined)
-    value = builder.load(builder.gep(pointer, [offset]))
-    first = builder.insert_element(undefined, value, i32(0))
-    zeros = ir.Constant(ir.VectorType(i32, count), [0] * count)
-    return Lanes(builder, builder.shuffle_vector(first, undefined, zeros), kind)
+    return spread(builder, builder.load(builder.gep(pointer, [offset])), kind, count)
 
 
 def store(x: Lanes, pointer: ir.Value, offset: ir.Value) -> None:

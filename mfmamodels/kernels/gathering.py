@@ -10,8 +10,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from mfmamodels.kernels import emit
-from mfmamodels.kernels.emit import Lanes
-from mfmamodels.kernels.lanes import shifted
+from mfmamodels.kernels.emit import Lanes, select
+from mfmamodels.kernels.lanes import LANES, shifted
 
 _lean = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
@@ -57,6 +57,28 @@ def _tile(width: int, side: int):
 
 
 @cache
+def _mover(width: int):
+    """Intrinsic that copies one vector of codes, with zeros in place of all but ``count`` lanes."""
+    kind = f"u{width}"
+
+    @intrinsic
+    def move(typingctx, source, panel, count):
+        def codegen(context, builder, sig, args):
+            source_at, panel_at, kept = args
+            first, word = ir.IntType(64)(0), ir.IntType(32)
+            codes = emit.load(builder, source_at, first, kind)
+            lanes = ir.Constant(ir.VectorType(word, LANES), list(range(LANES)))
+            limit = emit.spread(builder, builder.trunc(kept, word), "i32")
+            inside = Lanes(builder, lanes, "i32") < limit
+            emit.store(select(inside, codes, 0), panel_at, first)
+            return context.get_dummy_value()
+
+        return types.void(source, panel, types.intp), codegen
+
+    return move
+
+
+@cache
 def gatherer(code_type: type[np.unsignedinteger]):
     """Compiled-in function ``gather(source, sx, sy, nx, ny, panel, ld, px)``.
 
@@ -65,22 +87,28 @@ def gatherer(code_type: type[np.unsignedinteger]):
     """
     width = 8 * np.dtype(code_type).itemsize
     side = 16 if width == 8 else 8  # registers of 128 or 256 bits
-    tile = _tile(width, side)
+    tile, move = _tile(width, side), _mover(width)
 
     @_lean
     def gather(source, sx, sy, nx, ny, panel, ld, px):
+        whole = 0  # rows copied by whole vectors, which may reach into the next rows
+        if sy == 1 and sx > 0:
+            whole = min(nx, max(0, ((nx - 1) * sx + ny - ld) // sx + 1))
+            for x in range(whole):
+                for y in range(0, ld, LANES):
+                    move(shifted(source, x * sx + y), shifted(panel, x * ld + y), ny - y)
         if ny < ld or nx < px:
-            for i in range(px * ld):
+            for i in range(whole * ld, px * ld):
                 panel[i] = 0
-        whole_x = whole_y = 0
-        if sx == 1:
+        whole_x, whole_y = whole, 0
+        if sx == 1 and sy != 1:
             whole_x, whole_y = nx // side * side, ny // side * side
-        for y in range(0, whole_y, side):
-            for x in range(0, whole_x, side):
-                tile(shifted(source, x + y * sy), sy, shifted(panel, x * ld + y), ld)
-        for part in range(2):  # what no square covers: the last rows, and the last columns
+            for y in range(0, whole_y, side):
+                for x in range(0, whole_x, side):
+                    tile(shifted(source, x + y * sy), sy, shifted(panel, x * ld + y), ld)
+        for part in range(2):  # what neither covered: the last rows, and the last columns
             x, y = (0, whole_y) if part else (whole_x, 0)
-            rows = whole_x if part else nx - whole_x
+            rows = (whole_x - whole) if part else nx - whole_x
             copy(shifted(source, x * sx + y * sy), sx, sy, rows, ny - y, shifted(panel, x * ld + y),
                  ld)  # fmt: skip
 
