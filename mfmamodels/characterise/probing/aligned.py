@@ -84,9 +84,7 @@ class _Step:
             queries = self._where_they_differ(found)
             if len(queries[2]):
                 more = self.lab.rows(queries)
-                self._rows = Rows(*(np.concatenate(x) for x in zip(
-                    (more.a, more.b, more.c, more.d),
-                    (self._rows.a, self._rows.b, self._rows.c, self._rows.d), strict=True)))  # fmt: skip
+                self._rows = self._rows.joined(more)
                 found = self._eliminated(record)
             else:
                 quiet += 1
@@ -328,6 +326,8 @@ class AlignedSearch:
         parts += [self._bottom_ties(300, c="tiny"), self._bottom_ties(300)]
         if not late:
             parts.append(self._bottom_ties(300, c="zero"))
+            # An early c is cut even where it is alone.
+            parts.append(addends_only(self.lab.bench, self.lab.rng, 300, self.k))
         if late:  # what a zero c does is not known yet
             parts = [self._where(x, lambda e, c: c > -9999) for x in parts]
         return Stage({"e_min": exponents(self.lab)}, self._mixed(*parts))

@@ -9,6 +9,7 @@ from mfmamodels.characterise.probing.rows import (
     Bench,
     Queries,
     Shape,
+    addends_only,
     join,
     near_ties,
     random_rows,
@@ -54,6 +55,7 @@ def general_rows(bench: Bench, rng: Generator, k: int, high: int, size: int = 1)
         ties(100, top=bottom, c="zero"), ties(60, top=bottom, c="tiny"),
         _raw(bench, rng, k, 100 * size), _zeros(bench, rng, k, 24),
         _with_specials(bench, rng, sparse), _flushable(bench, rng, k, 80 * size),
+        addends_only(bench, rng, 100 * size, k),
     ]  # fmt: skip
     return shuffled(join(parts), rng)
 

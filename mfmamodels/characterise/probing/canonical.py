@@ -17,15 +17,17 @@ from mfmamodels.accumulation import (
 )
 from mfmamodels.formats import Rounding
 
+_NO_LIMIT = 10_000  # wider than any width
+
 
 def may_drop(
     second: NDArray,
     sum_bits: ArrayLike,
     second_bits: ArrayLike,
-    *,
-    n_fma: int,
-    directed: bool,
+    kind: AlignedSum,
     fraction_bits: int,
+    *,
+    directed: bool,
 ) -> NDArray[np.bool_]:
     """Which second roundings do something that no other record says more simply.
 
@@ -35,25 +37,28 @@ def may_drop(
         0 for none, 1 for blind, else a normalised kind.
     sum_bits, second_bits : array_like of int
         Fraction bits of the shifted sum and of the second rounding.
-    n_fma : int
-    directed : bool
-        Whether the shifts round in one direction.
+    kind : AlignedSum
+        Gives ``n_fma`` and ``frac_bits``.
     fraction_bits : int
         Of the output format, thus of c.
+    directed : bool
+        Whether the shifts round in one direction.
 
     Notes
     -----
-    A blind second rounding in a direction, no coarser than c, is the same as one rounding of the
-    sum to the smaller width: c has no bits that it could drop, and rounding twice in one direction
-    is rounding once. A normalised one drops nothing if it is wider than the sum by the bits that
-    n products can carry above c: below it in exponent and each below 4, they and c are below
-    2n + 2 times c's power of two.
+    Let c have exponent 0. A blind second rounding drops bits only of c or of the sum; in a
+    direction, and no coarser than c, it is the same as one rounding of the sum to the smaller
+    width. A normalised one can drop more where the sum is large: n products, below it in exponent
+    and each below 4, are together below 2n, so the exponent rises by at most log2(2n + 2). But the
+    sum's own lowest bit lies ``frac_bits`` below the products' exponent, which is at most log2(4n)
+    below that of such a sum.
     """
     second, sum_bits, second_bits = (np.asarray(x) for x in (second, sum_bits, second_bits))
-    blind = second_bits < sum_bits
-    if directed:
-        blind &= second_bits < fraction_bits
-    normalised = second_bits < sum_bits + (2 * n_fma + 2).bit_length() - 1
+    finest = np.maximum(sum_bits, fraction_bits)
+    blind = second_bits < (fraction_bits if directed else finest)
+    rise = (2 * kind.n_fma + 2).bit_length() - 1
+    large = np.maximum(fraction_bits + rise, kind.frac_bits + (4 * kind.n_fma).bit_length())
+    normalised = (second_bits <= finest) | (second_bits < np.minimum(large, finest + rise))
     return np.where(second == 0, second_bits == 0, np.where(second == 1, blind, normalised))
 
 
@@ -63,10 +68,8 @@ def useful_second(
     """:func:`may_drop` for a grid of second, sum_frac_bits and second_frac_bits."""
     kind = base.accumulation
     assert isinstance(kind, AlignedSum) and isinstance(kind.c, LateC)
-    return may_drop(
-        second, sum_bits, second_bits, n_fma=kind.n_fma,
-        directed=kind.c.rounding is not Rounding.RNE, fraction_bits=base.out.fraction_bits,
-    )  # fmt: skip
+    directed = kind.c.rounding is not Rounding.RNE
+    return may_drop(second, sum_bits, second_bits, kind, base.out.fraction_bits, directed=directed)
 
 
 def canonical(record: Arithmetic) -> Arithmetic:
@@ -82,26 +85,23 @@ def canonical(record: Arithmetic) -> Arithmetic:
     if kind.out_frac_bits != UNLIMITED and int(kind.out_frac_bits) >= record.out.fraction_bits:
         changes["out_frac_bits"] = UNLIMITED
     if isinstance(kind.c, LateC):
-        changes["c"] = _plain_second(kind.c, kind.n_fma, record.out.fraction_bits)
+        changes["c"] = _plain_second(kind, kind.c, record.out.fraction_bits)
     if isinstance(kind.c, LastC) and kind.c.products == kind.n_fma and not kind.order:
         changes["order"] = ()
     return replace(record, accumulation=replace(kind, **changes))
 
 
-def _plain_second(c: LateC, n_fma: int, fraction_bits: int) -> LateC:
+def _plain_second(kind: AlignedSum, c: LateC, fraction_bits: int) -> LateC:
     if c.second is SecondRounding.NONE:
         return c
-    sum_bits = 10_000 if c.sum_frac_bits == UNLIMITED else int(c.sum_frac_bits)
-    number = 1 if c.second is SecondRounding.BLIND else 2
+    sum_bits = _NO_LIMIT if c.sum_frac_bits == UNLIMITED else int(c.sum_frac_bits)
+    number = np.array(1 if c.second is SecondRounding.BLIND else 2)
     directed = c.rounding is not Rounding.RNE
-    if may_drop(
-        np.array(number), sum_bits, c.second_frac_bits, n_fma=n_fma, directed=directed,
-        fraction_bits=fraction_bits,
-    ):  # fmt: skip
+    if may_drop(number, sum_bits, c.second_frac_bits, kind, fraction_bits, directed=directed):
         return c
     if c.second is SecondRounding.BLIND and directed:
         sum_bits = min(sum_bits, c.second_frac_bits)
-    width = UNLIMITED if sum_bits == 10_000 else sum_bits
+    width = UNLIMITED if sum_bits == _NO_LIMIT else sum_bits
     return replace(c, second=SecondRounding.NONE, second_frac_bits=0, sum_frac_bits=width)
 
 

@@ -71,6 +71,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.d)
 
+    def joined(self, other: Rows) -> Rows:
+        """These rows and others of the same length."""
+        names = ("a", "b", "c", "d")
+        return Rows(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
+
     def take(self, index: NDArray) -> Rows:
         """The rows of an index or a mask."""
         a, b = (np.ascontiguousarray(x[index]) for x in (self.a, self.b))

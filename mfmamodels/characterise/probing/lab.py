@@ -182,7 +182,9 @@ def _range(lab: Lab, k: int) -> tuple[int, int, int | None]:
         value = np.full(e.size, np.nan)
         value[kept] = decode(lab.ask(queries), bench.out) * sign
         answers.append(value)
-    faithful = (answers[0] == np.ldexp(1.0, e)) & (answers[1] == np.ldexp(1.0, e))
+    with np.errstate(over="ignore"):
+        power = np.ldexp(1.0, e)
+    faithful = (answers[0] == power) & (answers[1] == power)
     infinite = np.isinf(answers[0])
     infinite_from = int(e[infinite][0]) if infinite.any() else None
     if not faithful.any():

@@ -15,7 +15,7 @@ from mfmamodels.accumulation import (
     PairwiseSum,
 )
 from mfmamodels.characterise.probing.alternatives import Refuter, Verdict
-from mfmamodels.characterise.probing.boxes import Box, BoxError
+from mfmamodels.characterise.probing.boxes import Box, BoxError, RecordedBox
 from mfmamodels.characterise.probing.kinds import refuted_by
 from mfmamodels.characterise.probing.lab import (
     FirstFacts,
@@ -24,6 +24,7 @@ from mfmamodels.characterise.probing.lab import (
     Unanswered,
     first_facts,
 )
+from mfmamodels.characterise.probing.recordings import fits_of_recording
 from mfmamodels.characterise.probing.report import (
     KIND_WORDS,
     Report,
@@ -56,6 +57,10 @@ def probe(box: Box, *, seed: int = 0, progress: Progress | None = None) -> Repor
     lab = Lab(box, seeded(seed), progress or (lambda line: None))
     report = Report(box.name, box.a, box.b, box.out)
     try:
+        if isinstance(box, RecordedBox):
+            fits_of_recording(lab, box, report)
+            report.asked = lab.asked
+            return report
         facts = first_facts(lab)
         _note_facts(report, facts)
         search = Search(lab, facts)

@@ -85,7 +85,10 @@ class Search:
     def _aligned(self) -> None:
         lab = self.lab
         lab.progress("which products share a block")
-        relations = Relations(lab.bench, lab.ask, self.facts.high - 3, lab.longest(2 * LONGEST_RUN))
+        relations = Relations(
+            lab.bench, lab.ask, self.facts.high - 3, lab.longest(2 * LONGEST_RUN),
+            fixed=lab.box.length is not None,
+        )  # fmt: skip
         for structure in hypotheses(relations):
             self.found.structures.append(structure)
             for way, c in _ways(structure):

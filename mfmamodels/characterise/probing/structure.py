@@ -69,8 +69,8 @@ def pair_patterns(
 class Relations:
     """Relations between positions, asked for as they are needed."""
 
-    def __init__(self, bench: Bench, ask: Ask, top: int, k: int) -> None:
-        self.bench, self.top, self.k = bench, top, k
+    def __init__(self, bench: Bench, ask: Ask, top: int, k: int, *, fixed: bool = False) -> None:
+        self.bench, self.top, self.k, self.fixed = bench, top, k, fixed
         self._ask = ask
         sx, ex, sy, ey, c = (
             np.concatenate(x) for x in zip(*pair_patterns(bench, top), strict=True)
@@ -138,21 +138,38 @@ def _partition(column: NDArray) -> bytes:
 
 def hypotheses(relations: Relations) -> Iterator[Structure]:
     """Structures of aligned sums that the relations allow, likeliest first."""
+    seen: set[Structure] = set()
+    for structure in _all_hypotheses(relations):
+        if structure not in seen:
+            seen.add(structure)
+            yield structure
+
+
+def _all_hypotheses(relations: Relations) -> Iterator[Structure]:
     k = relations.k
-    if not relations.any_differ:
+    if relations.any_differ:
+        yield from _from_relations(relations)
+    else:
         yield Structure(1)
-        return
+    if relations.fixed:
+        # The whole row may be one block, or one instruction; then no pair lies apart.
+        yield Structure(k)
+        if k % 2 == 0:
+            yield Structure(k, 2)
+        triples = Triples(relations.bench, relations.ask, relations.top, k, k)
+        for n, order in instruction_orders(triples):
+            yield Structure(n, 1, order, k)
+
+
+def _from_relations(relations: Relations) -> Iterator[Structure]:
+    k = relations.k
     of_zero = relations.of(0, range(1, k))
     # A pair far apart lies in different runs of blocks: what it shows is no sign of a common block.
     later = of_zero[-1]
     earlier = relations.of(k - 1, [0])[0]
     apart = {later, earlier}
     labels = list(dict.fromkeys(x for x in of_zero[: k // 2] if x not in apart))
-    seen: set[Structure] = set()
-    for structure in _candidates(relations, labels):
-        if structure not in seen:
-            seen.add(structure)
-            yield structure
+    yield from _candidates(relations, labels)
 
 
 def _candidates(relations: Relations, labels: list[Relation]) -> Iterator[Structure]:
