@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfmamodels.accumulation import UNLIMITED
-from mfmamodels.characterise.probing import COLUMNS, Box, Report, core_box, probe, table_row
+from mfmamodels.characterise.probing import (
+    COLUMNS,
+    Box,
+    Feature,
+    Report,
+    core_box,
+    probe,
+    table_row,
+)
 from mfmamodels.characterise.probing.rows import Queries
 from mfmamodels.core import Core
 from mfmamodels.cores import core, cores
@@ -293,9 +301,18 @@ def _compared_shift(
     return device, inputs, "align(c,S)", f"({c},{s},{str(rounding).upper()})", cell, verdict, remark
 
 
-def _between(value: object, feature) -> bool:
-    numbers = [v for v in (feature.value, *feature.alike) if isinstance(v, int)]
-    return isinstance(value, int) and bool(numbers) and min(numbers) <= value <= max(numbers)
+def _between(value: object, feature: Feature) -> bool:
+    """Whether a number lies among the values that fit, or beyond them where no limit fits too."""
+    values = (feature.value, *feature.alike)
+    numbers = [v for v in values if isinstance(v, int)]
+    if not isinstance(value, int) or not numbers:
+        return False
+    if UNLIMITED not in values:
+        return min(numbers) <= value <= max(numbers)
+    # No limit at all answers like one that is never reached: high for products, low for exponents.
+    if feature.name == "product_limit":
+        return value >= min(numbers)
+    return value <= max(numbers)
 
 
 def _show(value: object) -> str:

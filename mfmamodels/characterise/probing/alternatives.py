@@ -185,6 +185,13 @@ class Refuter:
             fits = first < 0
             if not self._ask_about_second(grid, choices[fits]):
                 break
+        mine = np.array([v.index(x) for v, x in zip(grid.values(), own, strict=True)])
+        if fits.any() and not (choices[fits] == mine).all(axis=1).any():
+            # A row asked here refuted the record in favour of another combination.
+            pick = choices[fits][0]
+            changes = {n: v[k] for (n, v), k in zip(grid.items(), pick, strict=True)}
+            self.record = with_fields(self.record, changes)
+            own = list(changes.values())
         found = {}
         for i, (name, values) in enumerate(grid.items()):
             at = values.index(own[i])
@@ -234,7 +241,7 @@ class Refuter:
             lab, high = self.lab, self.facts.high
             k1, k2 = lab.longest(self.run), lab.longest(2 * self.run)
             parts = [
-                tied_rows(lab.bench, lab.rng, k1, high, 3000),
+                tied_rows(lab.bench, lab.rng, k1, high, min(8000, max(3000, 64_000 // k1))),
                 general_rows(lab.bench, lab.rng, k2, high),
             ]
             self._pool = []

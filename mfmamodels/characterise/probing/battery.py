@@ -51,6 +51,7 @@ def general_rows(bench: Bench, rng: Generator, k: int, high: int, size: int = 1)
         rows(300, top=every), rows(200, top=top, slots=range(min(k, 4))),
         rows(150, top=top, terms=many, depth=30), rows(150, top=every, terms=many, depth=30),
         rows(200, top=bottom), rows(100, top=bottom, c="tiny"), rows(100, top=every, c="zero"),
+        rows(80, top=every, c="above", depth=160),
         ties(150, top=every), ties(100, top=top, slots=range(min(k, 4))), ties(100, top=bottom),
         ties(100, top=bottom, c="zero"), ties(60, top=bottom, c="tiny"),
         _raw(bench, rng, k, 100 * size), _zeros(bench, rng, k, 24),

@@ -101,11 +101,14 @@ def _note_found(report: Report, lab: Lab, facts: FirstFacts, found: Found) -> No
         report.add("kind", None, reason, decided=False)
         return
     lab.progress("what else would answer alike")
-    all_verdicts = []
-    for i, record in enumerate(found.records):
-        record, verdicts = _verdicts(lab, facts, record)
-        found.records[i] = record
-        all_verdicts.append(verdicts)
+    pairs = [_verdicts(lab, facts, record) for record in found.records]
+    # Rows asked on the way may have refuted a record after all.
+    pairs = [(record, v) for record, v in pairs if refuted_by([record], lab.transcript) == [-1]]
+    found.records = [record for record, _ in pairs]
+    all_verdicts = [verdicts for _, verdicts in pairs]
+    if not pairs:
+        report.add("kind", None, "every record was refuted by some row", decided=False)
+        return
     report.arithmetic, *report.others = found.records
     for name, verdict in all_verdicts[0].items():
         others = [v[name] for v in all_verdicts[1:] if name in v]

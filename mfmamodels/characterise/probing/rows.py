@@ -268,7 +268,7 @@ def near_ties(bench: Bench, rng: Generator, count: int, shape: Shape) -> Queries
         if t == 0:
             ma = np.choose(rng.integers(0, 3, count), [1.0, 1.5, ma])
         deep = np.where(
-            rng.random(count) < 0.7, rng.integers(1, 14, count), rng.integers(1, 34, count)
+            rng.random(count) < 0.5, rng.integers(1, 14, count), rng.integers(1, 34, count)
         )
         sign = np.where(t < used, signs[t], 0)
         terms.append(Term(places[:, t], half - (deep if t else 0), sign, ma))
