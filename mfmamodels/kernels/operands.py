@@ -178,7 +178,8 @@ def decoder(fmt: Format, *, exponents: bool, flush: bool = False) -> int:
         Whether subnormals become zeros of their sign (not for fp64).
     """
     name = f"decode_{fmt.name}{'_exponents' * exponents}{'_flush' * flush}"
-    body = _decode_fp64() if fmt.width == 64 else _decode_body(fmt, exponents, flush)
+    plain = fmt.width == 64 or (fmt.name == "fp32" and not (exponents or flush))
+    body = _decode_plain(fmt) if plain else _decode_body(fmt, exponents, flush)
     return compile_callback(body, DECODE_SIGNATURE, name).address
 
 
@@ -204,12 +205,14 @@ def _decode_body(fmt: Format, exponents: bool, flush: bool) -> Callable:
     return decode
 
 
-def _decode_fp64() -> Callable:
-    gather = gatherer(np.uint64)
+def _decode_plain(fmt: Format) -> Callable:
+    """Decode codes that are values already."""
+    code_type = fmt.code_dtype.type
+    gather = gatherer(code_type)
 
     def decode(source, sx, sy, nx, ny, px, codes, values, exponents_at, ld, hot_at, by_row):
-        panel = pointer_to(values, np.uint64)
-        gather(pointer_to(source, np.uint64), sx, sy, nx, ny, panel, ld, px)
+        panel = pointer_to(values, code_type)
+        gather(pointer_to(source, code_type), sx, sy, nx, ny, panel, ld, px)
 
     return decode
 
