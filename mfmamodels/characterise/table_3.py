@@ -145,13 +145,11 @@ NOTES = (
     "e_c=0: exponent with which a zero c takes part; -∞: it takes no part.",
     "undecided, ≥, or a range: all these values give the same answer to every query, most often "
     "because the formats' range cannot show the feature.",
-    "A device name with a colon is a variant of the catalogue, not hardware.",
 )
 
 
 def _devices(members: Sequence[Core]) -> str:
-    names = (f"{m.device}:{m.variant}" if m.variant else m.device for m in members)
-    return ", ".join(dict.fromkeys(names))
+    return ", ".join(dict.fromkeys(member.device for member in members))
 
 
 # --- beside the paper -------------------------------------------------------------------------
@@ -324,5 +322,5 @@ def _show(value: object) -> str:
 
 
 def catalogue() -> list[Core]:
-    """The cores of the table: all, variants included."""
-    return cores()
+    """The cores of the table: all that stand for hardware, thus no variants."""
+    return [member for member in cores() if not member.variant]
