@@ -40,7 +40,8 @@ def slices(x: NDArray[np.float64], exponents: NDArray[np.int64], count: int) -> 
     for s in range(count):
         whole = np.rint(rest)
         out[s] = whole
-        rest = np.ldexp(rest - whole, SLICE_BITS)
+        rest -= whole
+        rest *= 2.0**SLICE_BITS
     return out
 
 
