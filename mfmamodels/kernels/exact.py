@@ -138,89 +138,136 @@ def _pair_lows(arith: Arithmetic) -> Callable:
     return pair_lows
 
 
-def _gemm_block(arith: Arithmetic) -> Callable:
+def _row_test(arith: Arithmetic) -> Callable:
+    """Function that tells whether a row and 16 columns can go the common way."""
+    test, pair_lows = fits(arith.a.fraction_bits + arith.b.fraction_bits), _pair_lows(arith)
+    room = stack_array(np.int32, LANES)
+
+    @jit
+    def can_go(low, norm, lows, norms, ea, eb, ldb, products, c):
+        if test(lows, low, norms, norm, c) == _ALL_LANES:
+            return True
+        exact_lows = room()
+        pair_lows(ea, eb, ldb, products, exact_lows)
+        return test(exact_lows, np.int32(0), norms, norm, c) == _ALL_LANES
+
+    return can_go
+
+
+def _wide_row(arith: Arithmetic) -> Callable:
+    """Function that adds to a copy of one row's sums with 16 columns the wide way."""
+    n = arith.accumulation.n_fma
+    step = wide_step(n, _is_narrow(arith), False)
+
+    @jit
+    def wide_row(a, packed, groups, c, copy):
+        for lane in range(LANES):
+            copy[lane] = c[lane]
+        for k in range(0, n * groups, n):
+            step(shifted(a, k), 0, shifted(packed, k * LANES), LANES, copy)
+
+    return wide_row
+
+
+def _common_rows(arith: Arithmetic) -> Callable:
+    """Function that adds to the sums of six, four or one rows with 16 columns the common way."""
     n = arith.accumulation.n_fma
     six, four, one = (tile(rows, _HALF, n, _emit(n), pitch=LANES) for rows in (6, 4, 1))
-    step, test = (
-        wide_step(n, _is_narrow(arith), False),
-        fits(arith.a.fraction_bits + arith.b.fraction_bits),
-    )
-    survey_rows, look, pair_lows = _survey_rows(arith), survey(arith.b), _pair_lows(arith)
+
+    @jit
+    def common_rows(height, a, packed, sums, ldc, groups):
+        for half in range(0, LANES, _HALF):
+            b, c = shifted(packed, half), shifted(sums, half)
+            if height == 6:
+                six(a, PANEL_K, b, c, ldc, groups)
+            elif height == 4:
+                four(a, PANEL_K, b, c, ldc, groups)
+            else:
+                one(a, PANEL_K, b, c, ldc, groups)
+
+    return common_rows
+
+
+def _strip(arith: Arithmetic) -> Callable:
+    """Function for all rows of a tile and 16 columns, both packed and surveyed.
+
+    Rows that cannot go the common way go the wide one first, aside; then all go the common way, and
+    those rows are put back.
+    """
+    n = arith.accumulation.n_fma
+    can_go, wide_row, common_rows = _row_test(arith), _wide_row(arith), _common_rows(arith)
+    aside = stack_array(np.float32, 6 * LANES)
+
+    @jit
+    def strip(
+        a, row_lows, row_norms, ea, lda, packed, lows, norms, eb, ldb, acc, ldc, rows, groups
+    ):
+        copies, row = aside(), 0
+        while row < rows:
+            height = 6 if row + 6 <= rows else 4 if row + 4 <= rows else 1
+            first, sums = shifted(a, row * PANEL_K), shifted(acc, row * ldc)
+            apart = 0
+            for r in range(height):
+                c, exponents = shifted(sums, r * ldc), shifted(ea, (row + r) * lda)
+                low, norm = row_lows[row + r], row_norms[row + r]
+                if not can_go(low, norm, lows, norms, exponents, eb, ldb, n * groups, c):
+                    apart |= 1 << r
+                    copy = shifted(copies, r * LANES)
+                    wide_row(shifted(first, r * PANEL_K), packed, groups, c, copy)
+            common_rows(height, first, packed, sums, ldc, groups)
+            for r in range(height):
+                if apart >> r & 1:
+                    for lane in range(LANES):
+                        sums[r * ldc + lane] = copies[r * LANES + lane]
+            row += height
+
+    return strip
+
+
+def _gemm_block(arith: Arithmetic) -> Callable:
+    n = arith.accumulation.n_fma
+    survey_rows, look, strip = _survey_rows(arith), survey(arith.b), _strip(arith)
     type_a, type_b = exponent_type(arith.a), exponent_type(arith.b)
     wide_room = stack_array(np.float64, TILE_ROWS * PANEL_K)
     strip_room = stack_array(np.float64, (PANEL_K + 1) * LANES)
-    integers = stack_array(np.int32, 2 * TILE_ROWS + 3 * LANES)
-    aside = stack_array(np.float32, 6 * LANES)
+    integers = stack_array(np.int32, 2 * TILE_ROWS + 2 * LANES)
 
     def block(a_at, ea_at, lda, hot_a, b_at, eb_at, ldb, hot_b, acc_at, ldc, rows, lanes, groups):
-        ea, eb = pointer_to(ea_at, type_a), pointer_to(eb_at, type_b)
-        acc = pointer_to(acc_at, np.float32)
-        products = n * groups
-        wide, packed, saved = wide_room(), strip_room(), aside()
+        a, ea = pointer_to(a_at, np.float32), pointer_to(ea_at, type_a)
+        b, eb = pointer_to(b_at, np.float32), pointer_to(eb_at, type_b)
+        acc, products = pointer_to(acc_at, np.float32), n * groups
+        wide, packed, row_lows = wide_room(), strip_room(), integers()
         squares = shifted(packed, PANEL_K * LANES)
-        row_lows = integers()
         row_norms = shifted(row_lows, TILE_ROWS)
         lows = shifted(row_norms, TILE_ROWS)
-        norms, exact_lows = shifted(lows, LANES), shifted(lows, 2 * LANES)
+        norms = shifted(lows, LANES)
         for row in range(rows):  # products of value zero leave +0, whatever the sign of a zero c
             for lane in range(lanes):
                 acc[row * ldc + lane] += np.float32(0.0)
-        survey_rows(
-            pointer_to(a_at, np.float32), ea, lda, rows, products, wide, row_lows, row_norms
-        )
+        survey_rows(a, ea, lda, rows, products, wide, row_lows, row_norms)
         for j in range(0, lanes, LANES):
             clear(lows, squares)
             for k in range(products):
                 at = k * ldb + j
-                look(
-                    shifted(pointer_to(b_at, np.float32), at),
-                    shifted(eb, at),
-                    shifted(packed, k * LANES),
-                    lows,
-                    squares,
-                )
+                look(shifted(b, at), shifted(eb, at), shifted(packed, k * LANES), lows, squares)
             conclude(lows, squares, norms)
-            row = 0
-            while row < rows:
-                left = rows - row
-                height = 6 if left >= 6 else 4 if left >= 4 else 1
-                first, sums = shifted(wide, row * PANEL_K), shifted(acc, row * ldc + j)
-                apart = 0
-                for r in range(height):
-                    c = shifted(sums, r * ldc)
-                    low, norm = row_lows[row + r], row_norms[row + r]
-                    if test(lows, low, norms, norm, c) == _ALL_LANES:
-                        continue
-                    pair_lows(
-                        shifted(ea, (row + r) * lda), shifted(eb, j), ldb, products, exact_lows
-                    )
-                    if test(exact_lows, np.int32(0), norms, norm, c) == _ALL_LANES:
-                        continue
-                    apart |= 1 << r  # goes the wide way, aside
-                    d = shifted(saved, r * LANES)
-                    for lane in range(LANES):
-                        d[lane] = c[lane]
-                    for g in range(groups):
-                        step(
-                            shifted(first, r * PANEL_K + g * n),
-                            0,
-                            shifted(packed, g * n * LANES),
-                            LANES,
-                            d,
-                        )
-                for half in range(0, LANES, _HALF):
-                    b, c = shifted(packed, half), shifted(sums, half)
-                    if height == 6:
-                        six(first, PANEL_K, b, c, ldc, groups)
-                    elif height == 4:
-                        four(first, PANEL_K, b, c, ldc, groups)
-                    else:
-                        one(first, PANEL_K, b, c, ldc, groups)
-                for r in range(height):
-                    if apart >> r & 1:
-                        for lane in range(LANES):
-                            sums[r * ldc + lane] = saved[r * LANES + lane]
-                row += height
+            eb_j, acc_j = shifted(eb, j), shifted(acc, j)
+            strip(
+                wide,
+                row_lows,
+                row_norms,
+                ea,
+                lda,
+                packed,
+                lows,
+                norms,
+                eb_j,
+                ldb,
+                acc_j,
+                ldc,
+                rows,
+                groups,
+            )
 
     return block
 

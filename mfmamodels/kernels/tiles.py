@@ -138,18 +138,10 @@ def tile(rows: int, width: int, group: int, emit: Emit, pitch: int = 0) -> Calla
         def codegen(context, builder, sig, args):
             pointer_a, lda, pointer_b, pointer_acc, ldc, groups = args
             held = ir.VectorType(pointer_b.type.pointee, width)
-            stored = ir.VectorType(pointer_acc.type.pointee, width)
             places = [
-                builder.bitcast(
-                    builder.gep(pointer_acc, [builder.mul(ldc, ldc.type(row))]),
-                    stored.as_pointer(),
-                )
-                for row in range(rows)
+                builder.gep(pointer_acc, [builder.mul(ldc, ldc.type(row))]) for row in range(rows)
             ]
-            slots = [cgutils.alloca_once(builder, held) for _ in range(rows)]
-            for place, slot in zip(places, slots, strict=True):
-                value = builder.load(place, align=4)
-                builder.store(value if stored == held else builder.fpext(value, held), slot)
+            slots = [_sums_from(builder, place, held) for place in places]
             with cgutils.for_range(builder, groups, intp=ldc.type) as loop:
                 first = builder.mul(loop.index, ldc.type(group))
                 operands = Operands(
@@ -158,15 +150,30 @@ def tile(rows: int, width: int, group: int, emit: Emit, pitch: int = 0) -> Calla
                 sums = emit(builder, operands, [builder.load(slot) for slot in slots])
                 for value, slot in zip(sums, slots, strict=True):
                     builder.store(value, slot)
-            for place, slot in zip(places, slots, strict=True):
-                value = builder.load(slot)
-                value = value if stored == held else builder.fptrunc(value, stored)
-                builder.store(value, place, align=4)
+            for slot, place in zip(slots, places, strict=True):
+                _sums_to(builder, slot, place)
             return context.get_dummy_value()
 
         return types.void(a, types.intp, b, acc, types.intp, types.intp), codegen
 
     return run
+
+
+def _sums_from(builder: ir.IRBuilder, place: ir.Value, held: ir.VectorType) -> ir.Value:
+    """Emit a variable of type ``held`` with the sums at a place, widened where it is wider."""
+    stored = ir.VectorType(place.type.pointee, held.count)
+    value = builder.load(builder.bitcast(place, stored.as_pointer()), align=4)
+    slot = cgutils.alloca_once(builder, held)
+    builder.store(value if stored == held else builder.fpext(value, held), slot)
+    return slot
+
+
+def _sums_to(builder: ir.IRBuilder, slot: ir.Value, place: ir.Value) -> None:
+    """Emit the way back: the sums fit the type they came in."""
+    value = builder.load(slot)
+    stored = ir.VectorType(place.type.pointee, value.type.count)
+    value = value if stored == value.type else builder.fptrunc(value, stored)
+    builder.store(value, builder.bitcast(place, stored.as_pointer()), align=4)
 
 
 def column_of_tiles(heights: tuple[int, int], width: int, group: int, emit: Emit) -> Callable:
