@@ -31,7 +31,7 @@ include: "rules/compare.smk"
 wildcard_constraints:
     study="[a-z][a-z0-9_]*",
     job="[^/]+",
-    figure="[A-Za-z0-9_-]+",
+    figure="|".join(FIGURE_STUDY) or "none",
 
 
 localrules:
