@@ -120,6 +120,10 @@ class _KernelCache(FunctionCache):
             super().save_overload(sig, data)
         except OSError:  # disk full, folder gone: the compiled kernel is there all the same
             return
+        except Exception:  # a damaged index: begin a new one
+            with contextlib.suppress(Exception):
+                self.flush()
+                super().save_overload(sig, data)
 
 
 def compile_callback(function: Callable, signature: Signature, name: str) -> CFunc:
