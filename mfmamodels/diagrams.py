@@ -7,8 +7,7 @@ any device. Lengths are in inches, so that text and boxes fit each other at prin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mfmamodels.accumulation import (
@@ -24,159 +23,29 @@ from mfmamodels.accumulation import (
     PairwiseSum,
     SecondRounding,
 )
+from mfmamodels.canvas import (
+    GAP,
+    LINE,
+    PAD,
+    PITCH,
+    RADIUS,
+    TEXT,
+    Canvas,
+    Node,
+    Products,
+    finish,
+    multipliers,
+    note,
+    shown_indices,
+    text_width,
+    wide_box,
+)
 from mfmamodels.cores import core
 from mfmamodels.figures import TWO_COLUMNS, style
 from mfmamodels.formats import Rounding
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-TEXT = 7.0  # points
-LINE = 0.118  # inches between lines of text
-PAD = 0.05
-GAP = 0.17  # between rows, room for an arrow
-PITCH = 0.42  # between products
-RADIUS = 0.085
-
-_STAGE = "0.93"  # exact or aligned arithmetic
-_ROUND = "0.80"  # anything that rounds
-
-
-# --- drawing ------------------------------------------------------------------------------------
-
-
-@dataclass
-class Canvas:
-    """Boxes, operators and arrows on axes in inches, y downward.
-
-    Attributes
-    ----------
-    axes : matplotlib.axes.Axes
-    boxes : list of tuple
-        Extents (left, top, right, bottom) of everything drawn but arrows, for checks.
-    """
-
-    axes: Axes
-    boxes: list[tuple[float, float, float, float]] = field(default_factory=list)
-
-    def box(self, x: float, top: float, lines: Sequence[str], *, width: float = 0.0,
-            rounds: bool = False) -> Node:  # fmt: skip
-        """Rounded box with lines of text, centred at x; wide enough for them."""
-        from matplotlib.patches import FancyBboxPatch
-
-        width = max(width, max(map(text_width, lines)) + 2 * PAD)
-        height = LINE * len(lines) + 2 * PAD
-        self.axes.add_patch(
-            FancyBboxPatch(
-                (x - width / 2, top), width, height, boxstyle="round,pad=0,rounding_size=0.04",
-                facecolor=_ROUND if rounds else _STAGE, edgecolor="0.15", linewidth=0.6, zorder=2,
-            )
-        )  # fmt: skip
-        for i, line in enumerate(lines):
-            self.text(x, top + PAD + LINE * (i + 0.5), line)
-        node = Node(x, top, width, height)
-        self.boxes.append(node.extent)
-        return node
-
-    def operator(self, x: float, top: float, sign: str) -> Node:
-        """Circle with a sign."""
-        from matplotlib.patches import Circle
-
-        y = top + RADIUS
-        self.axes.add_patch(
-            Circle((x, y), RADIUS, facecolor="white", edgecolor="0.15", linewidth=0.6, zorder=2)
-        )
-        self.text(x, y, sign, size=TEXT + 1)
-        node = Node(x, top, 2 * RADIUS, 2 * RADIUS, round=True)
-        self.boxes.append(node.extent)
-        return node
-
-    def text(self, x: float, y: float, text: str, *, size: float = TEXT, align: str = "center",
-             weight: str = "normal") -> None:  # fmt: skip
-        """One line, centred vertically at y."""
-        self.axes.text(x, y, text, ha=align, va="center", fontsize=size, weight=weight, zorder=4)
-
-    def label(self, x: float, top: float, text: str) -> Node:
-        """Text that arrows start from or end at."""
-        self.text(x, top + LINE / 2, text)
-        node = Node(x, top, text_width(text), LINE)
-        self.boxes.append(node.extent)
-        return node
-
-    def arrow(self, points: Sequence[tuple[float, float]]) -> None:
-        """Line through points with a head at the last."""
-        xs, ys = zip(*points, strict=True)
-        if len(points) > 2:
-            self.axes.plot(xs[:-1], ys[:-1], color="0.15", linewidth=0.6, zorder=1,
-                           solid_joinstyle="miter", solid_capstyle="butt")  # fmt: skip
-        self.axes.annotate(
-            "", points[-1], points[-2], zorder=1,
-            arrowprops={"arrowstyle": "-|>,head_length=0.22,head_width=0.09", "color": "0.15",
-                        "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 10},
-        )  # fmt: skip
-
-    def down(self, start: Node, end: Node) -> None:
-        """Arrow from below one node to the top of another: straight if it can be."""
-        if end.left <= start.x <= end.right and not end.round:
-            self.arrow([(start.x, start.bottom), (start.x, end.top)])
-        elif abs(start.x - end.x) < 1e-6:
-            self.arrow([(start.x, start.bottom), (end.x, end.top)])
-        elif end.round:
-            # Operators are met from the side, at their middle.
-            side = end.left if start.x < end.x else end.right
-            self.arrow([(start.x, start.bottom), (start.x, end.middle), (side, end.middle)])
-        else:
-            middle = (start.bottom + end.top) / 2
-            self.arrow([(start.x, start.bottom), (start.x, middle), (end.x, middle),
-                        (end.x, end.top)])  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Node:
-    """Something arrows start from or end at."""
-
-    x: float
-    top: float
-    width: float
-    height: float
-    round: bool = False
-
-    @property
-    def bottom(self) -> float:
-        """Lower edge."""
-        return self.top + self.height
-
-    @property
-    def middle(self) -> float:
-        """Height of the centre."""
-        return self.top + self.height / 2
-
-    @property
-    def left(self) -> float:
-        """Left edge."""
-        return self.x - self.width / 2
-
-    @property
-    def right(self) -> float:
-        """Right edge."""
-        return self.x + self.width / 2
-
-    @property
-    def extent(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom."""
-        return self.left, self.top, self.right, self.bottom
-
-
-@lru_cache(maxsize=1024)
-def text_width(text: str, size: float = TEXT) -> float:
-    """Width of a line in inches, in the font of the figures."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    path = TextPath((0, 0), text, size=size, prop=FontProperties(family="STIXGeneral"))
-    return path.get_extents().width / 72 if text.strip() else 0.0
-
 
 # --- words --------------------------------------------------------------------------------------
 
@@ -197,66 +66,6 @@ def _result(record: Arithmetic, rounding: Rounding) -> list[str]:
     return [first, f"({bits} frac. bits)"] if short else [first]
 
 
-# --- products -----------------------------------------------------------------------------------
-
-
-@dataclass
-class Products:
-    """The operators of a block's products, and where they are.
-
-    Attributes
-    ----------
-    nodes : list of Node
-    left, right : float
-    bottom : float
-    """
-
-    nodes: list[Node]
-    left: float
-    right: float
-    bottom: float
-
-    @property
-    def x(self) -> float:
-        """Middle."""
-        return (self.left + self.right) / 2
-
-
-def _shown(indices: Sequence[int], most: int) -> list[int | None]:
-    """Indices to draw; None stands for those left out."""
-    if len(indices) <= most:
-        return list(indices)
-    return [*indices[: most - 2], None, indices[-1]]
-
-
-def _products(
-    canvas: Canvas, left: float, top: float, indices: Sequence[int], most: int
-) -> Products:
-    """Multipliers with their operands above them."""
-    nodes, x = [], left + PITCH / 2
-    for index in _shown(indices, most):
-        y = top + LINE + 0.13
-        if index is None:
-            canvas.text(x, y + RADIUS, r"$\cdots$", size=TEXT + 2)
-        else:
-            node = canvas.operator(x, y, "×")
-            for letter, side in (("a", -1), ("b", 1)):
-                label = canvas.label(x + side * 0.1, top, f"${letter}_{{{index}}}$")
-                canvas.arrow([(label.x, label.bottom), (x + side * 0.05, node.top + 0.02)])
-            nodes.append(node)
-        x += PITCH
-    right = x - PITCH / 2
-    return Products(nodes, left, right, top + LINE + 0.13 + 2 * RADIUS)
-
-
-def _wide(canvas: Canvas, products: Products, top: float, lines: list[str], *, rounds: bool = False,
-          extra: float = 0.0) -> Node:  # fmt: skip
-    """A box under all products (and, with ``extra``, as far to the right as that)."""
-    right = max(products.right, extra)
-    x = (products.left + right) / 2
-    return canvas.box(x, top, lines, width=right - products.left - 0.04, rounds=rounds)
-
-
 # --- kinds ---------------------------------------------------------------------------------------
 
 
@@ -270,12 +79,6 @@ def draw(canvas: Canvas, record: Arithmetic, left: float, top: float) -> tuple[f
     if isinstance(kind, ExactSum):
         return _exact(canvas, record, kind, left, top)
     return _aligned(canvas, record, kind, left, top)
-
-
-def _finish(canvas: Canvas, node: Node) -> float:
-    label = canvas.label(node.x, node.bottom + GAP, "$d$")
-    canvas.down(node, label)
-    return label.bottom
 
 
 def _chain(
@@ -301,22 +104,22 @@ def _chain(
         )
         canvas.arrow([(operands.right + 0.02, node.middle), (node.left, node.middle)])
         above = node
-    return x + half, _finish(canvas, above)
+    return x + half, finish(canvas, above)
 
 
 def _exact(
     canvas: Canvas, record: Arithmetic, kind: ExactSum, left: float, top: float
 ) -> tuple[float, float]:
     """All products and c into one exact sum."""
-    products = _products(canvas, left, top, range(1, kind.n_fma + 1), 4)
+    products = multipliers(canvas, left, top, range(1, kind.n_fma + 1), 4)
     c = canvas.label(products.right + 0.16, top, "$c$")
     end = c.x + 0.16
-    total = _wide(canvas, products, products.bottom + GAP, ["exact sum (Kulisch)"], extra=end)
+    total = wide_box(canvas, products, products.bottom + GAP, ["exact sum (Kulisch)"], extra=end)
     for node in (*products.nodes, c):
         canvas.down(node, total)
     result = canvas.box(total.x, total.bottom + GAP, _result(record, kind.rounding), rounds=True)
     canvas.down(total, result)
-    return max(end, total.right), _finish(canvas, result)
+    return max(end, total.right), finish(canvas, result)
 
 
 def _pairwise(
@@ -325,18 +128,18 @@ def _pairwise(
     """A balanced tree of rounded additions, then c."""
     lines = [f"round to {record.out}, {str(kind.rounding).upper()}"]
     if kind.flush:
-        top = _note(canvas, left, top, "subnormal inputs flushed to zero")
+        top = note(canvas, left, top, "subnormal inputs flushed to zero")
         lines.append("flush subnormals")
     n = min(kind.n_fma, 4)
     indices = range(1, kind.n_fma + 1)
     pitch = max(map(text_width, lines)) + 2 * PAD + 0.08
     level: list[Node] = []
-    for i, index in enumerate(_shown(indices, n)):
+    for i, index in enumerate(shown_indices(indices, n)):
         x = left + pitch * (i + 0.5)
         if index is None:
             canvas.text(x, top + LINE + 0.13 + RADIUS, r"$\cdots$", size=TEXT + 2)
             continue
-        product = _products(canvas, x - PITCH / 2, top, [index], 1)
+        product = multipliers(canvas, x - PITCH / 2, top, [index], 1)
         fl = canvas.box(x, product.bottom + GAP, lines, rounds=True)
         canvas.down(product.nodes[0], fl)
         level.append(fl)
@@ -350,7 +153,7 @@ def _pairwise(
     canvas.arrow([(c.left - 0.02, plus.middle), (plus.right, plus.middle)])
     result = canvas.box(plus.x, plus.bottom + GAP, lines, rounds=True)
     canvas.down(plus, result)
-    return max(c.right, left + pitch * n), _finish(canvas, result)
+    return max(c.right, left + pitch * n), finish(canvas, result)
 
 
 def _rounded_add(canvas: Canvas, x: Node, y: Node, lines: list[str]) -> Node:
@@ -362,11 +165,6 @@ def _rounded_add(canvas: Canvas, x: Node, y: Node, lines: list[str]) -> Node:
     return node
 
 
-def _note(canvas: Canvas, left: float, top: float, text: str) -> float:
-    canvas.text(left, top + LINE / 2, text, align="left", size=TEXT - 0.5)
-    return top + LINE + 0.05
-
-
 # --- aligned sums --------------------------------------------------------------------------------
 
 
@@ -375,16 +173,16 @@ def _aligned(
 ) -> tuple[float, float]:
     """Products aligned to the largest exponent; c early, late or last."""
     if kind.order:
-        top = _note(canvas, left, top, f"products in the order {_order(kind)}")
+        top = note(canvas, left, top, f"products in the order {_order(kind)}")
     if isinstance(kind.c, LateC):
         return _late(canvas, record, kind, kind.c, left, top)
-    products = _products(canvas, left, top, range(1, kind.n_fma + 1), 4)
+    products = multipliers(canvas, left, top, range(1, kind.n_fma + 1), 4)
     early = canvas.label(products.right + 0.16, top, "$c$" if isinstance(kind.c, EarlyC) else "$r$")
     end = early.x + 0.16
     node = _limit(canvas, kind, products, products.bottom + GAP)
     below = products.bottom if node is None else node.bottom
     lines = _alignment(kind, " and $c$" if isinstance(kind.c, EarlyC) else " and $r$")
-    align = _wide(canvas, products, below + GAP, lines, rounds=True, extra=end)
+    align = wide_box(canvas, products, below + GAP, lines, rounds=True, extra=end)
     for source in products.nodes if node is None else ():
         canvas.down(source, align)
     if node is not None:
@@ -396,7 +194,7 @@ def _aligned(
     canvas.down(plus, result)
     right = max(end, align.right)
     if isinstance(kind.c, EarlyC):
-        return right, _finish(canvas, result)
+        return right, finish(canvas, result)
     return _last(canvas, record, kind, kind.c, result, right)
 
 
@@ -415,7 +213,7 @@ def _last(
     lines = [f"round to {record.out}, {str(last.rounding).upper()}"]
     final = canvas.box(plus.x, plus.bottom + GAP, lines, rounds=True)
     canvas.down(plus, final)
-    return max(right, label.right), _finish(canvas, final)
+    return max(right, label.right), finish(canvas, final)
 
 
 def _order(kind: AlignedSum) -> str:
@@ -428,7 +226,7 @@ def _limit(canvas: Canvas, kind: AlignedSum, products: Products, top: float) -> 
     if kind.product_limit == UNLIMITED:
         return None
     text = rf"$|p_i| \geq$ {_power(int(kind.product_limit))}$\;\to\pm\infty$"
-    node = _wide(canvas, products, top, [text])
+    node = wide_box(canvas, products, top, [text])
     for product in products.nodes:
         canvas.down(product, node)
     return node
@@ -461,10 +259,10 @@ def _late(
         shown = min(4 if kind.interleave == 1 else 3, len(indices))
         width = max(max(map(text_width, lines)) + 2 * PAD + 0.04, shown * PITCH)
         inset = (width - shown * PITCH) / 2
-        products = _products(canvas, x + inset, top, indices, shown)
+        products = multipliers(canvas, x + inset, top, indices, shown)
         products = Products(products.nodes, x, x + width, products.bottom)
         node = _limit(canvas, kind, products, products.bottom + GAP)
-        align = _wide(canvas, products, (products.bottom if node is None else node.bottom) + GAP,
+        align = wide_box(canvas, products, (products.bottom if node is None else node.bottom) + GAP,
                       lines, rounds=True)  # fmt: skip
         for source in products.nodes if node is None else (node,):
             canvas.down(source, align)
@@ -519,7 +317,7 @@ def _with_c(
         canvas.down(plus, node)
     result = canvas.box(x_s, node.bottom + GAP, _result(record, kind.rounding), rounds=True)
     canvas.down(node, result)
-    return max(box_c.right, c.right, node.right), _finish(canvas, result)
+    return max(box_c.right, c.right, node.right), finish(canvas, result)
 
 
 def _second_lines(record: Arithmetic, late: LateC) -> list[str]:
