@@ -256,6 +256,11 @@ class AlignedSum:
             raise ValueError(
                 f"LastC.products is {self.c.products}, no multiple of n_fma = {self.n_fma}"
             )
+        if isinstance(self.c, LastC) and order and self.c.products % len(order):
+            raise ValueError(
+                f"AlignedSum.order has {len(order)} entries, which do not divide the "
+                f"{self.c.products} products of an instruction (LastC.products)"
+            )
 
 
 Accumulation = FmaChain | ExactSum | PairwiseSum | AlignedSum

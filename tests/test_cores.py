@@ -299,6 +299,21 @@ def test_impossible_combinations_are_refused_with_the_reason(changes, complaint)
         replace(mm.core("MI300X", "fp16"), **changes)
 
 
+def test_an_order_must_fit_the_products_of_an_instruction():
+    kind = mm.core("B200/e4m3fn:mma.sync").accumulation
+    with pytest.raises(ValueError, match="32 entries, which do not divide the 48 products"):
+        replace(kind, c=mm.LastC(products=48))
+
+
+def test_a_result_cannot_be_wider_than_its_format():
+    core = mm.core("A100/fp16:fp16")
+    wide = replace(core, accumulation=replace(core.accumulation, out_frac_bits=20))
+    a, b = np.float16([1, 2.0**-11, 2.0**-12]), np.float16([1, 1, 1])
+    for one in (core, wide):
+        for compute in (one.dot, one.reference.dot):
+            assert compute(a, b).view(np.uint16) == 0x3C01
+
+
 def test_a_tree_needs_a_power_of_two():
     with pytest.raises(ValueError, match="needs a power of two"):
         mm.PairwiseSum(n_fma=6)

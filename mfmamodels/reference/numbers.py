@@ -85,7 +85,9 @@ def round_out(x: mpf, fmt: Format, rounding: Rounding, fraction_bits: Bits = UNL
     """
     if not x:
         return ZERO
-    bits = fmt.fraction_bits if fraction_bits == UNLIMITED else fraction_bits
+    bits = fmt.fraction_bits
+    if fraction_bits != UNLIMITED:  # a width beyond the format's own limits nothing
+        bits = min(bits, int(fraction_bits))
     exponent = max(exponent_of(x), fmt.emin)
     rounded = round_at(x, exponent - bits, rounding)
     if abs(rounded) >= mp.ldexp(mp.mpf(1), fmt.emax + 1):
