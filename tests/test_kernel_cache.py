@@ -92,3 +92,33 @@ def test_an_edit_of_any_source_changes_the_folder(fresh, monkeypatch, tmp_path):
         cache.source_digest.cache_clear()
         found.append(cache.source_digest())
     assert len(set(found)) == len(found)
+
+
+_COMPARE = """
+import sys
+import numpy as np
+import mfmamodels as mm
+from mfmamodels import kernels, reference
+from mfmamodels.characterise import sampling
+
+for core in map(mm.core, sys.argv[1:]):
+    drawn = sampling.draw(core, "specials", 300, 1)
+    got, expected = np.empty((2, 300), core.out.code_dtype)
+    kernels.dots(core, *drawn, got)
+    reference.dots(core, *drawn, expected)
+    assert np.array_equal(expected, got), f"{core.name}: {(expected != got).sum()} rows differ"
+"""
+
+
+def test_kernels_of_different_processes_do_not_share_functions(tmp_path):
+    """Nested functions of one name, numbered alike by two processes, must stay apart."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_NUM_THREADS": "1"}
+    one, other = "MI300X/fp16", "MI300X/bf16"
+    for cores in ([one], [other], [one, other], [other, one]):
+        done = subprocess.run(
+            [sys.executable, "-c", _COMPARE, *cores],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr

@@ -2,16 +2,21 @@
 
 numba keys a cached function on the source file that holds it. Kernels here are made of functions
 from several modules, so the folder is named after a digest of all of them, and of the processor.
-Two more departures from numba's defaults: every kernel has a file of its own (numba numbers the
+Three more departures from numba's defaults. Every kernel has a file of its own (numba numbers the
 variants of one function, and two processes that compile different variants at once can take the
-same number), and whatever goes wrong with the files only costs a compilation.
+same number). The functions a kernel is made of get numbers no other process gives (numba counts
+from one in each process and names machine code by that count; of two files that define one name
+the loader keeps the first, so that a kernel of one core would run the functions of another, and
+silently give wrong bits). Whatever goes wrong with the files only costs a compilation.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
+import secrets
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,11 +27,22 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from numba.core import config
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.ccallback import CFunc
 from numba.core.typing.templates import Signature
 
 _PACKAGE = Path(__file__).parent
+
+
+def _number_functions_apart() -> None:
+    """Let numba count functions from a number that no other process starts from."""
+    FunctionIdentity._unique_ids = itertools.count(secrets.randbits(62))
+
+
+_number_functions_apart()
+if hasattr(os, "register_at_fork"):  # a forked child would go on counting as its parent does
+    os.register_at_fork(after_in_child=_number_functions_apart)
 
 
 @cache
