@@ -30,6 +30,9 @@ and may define
 `compare_published(results, folder, config) -> list of tuple`
     Rows (file, n, published, ours) for the published result files in `folder`; `published` as the
     text printed there.
+`add_arguments(parser)`, `main(options, config) -> int or None`
+    Options of its own for `python -m applications <name>`, and what they do: an exit status, or
+    None to run the study as usual.
 
 `config` is the study's own section with its defaults filled in. An option whose name ends in
 `_file` names a file to read, or is "": when its content changes, the study is computed again.

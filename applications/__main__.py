@@ -24,11 +24,12 @@ Run a study without Snakemake: the same computations, results and figures as the
   python -m applications describe STUDY           a study's options, jobs and figures
   python -m applications STUDY                    all jobs, then the figures and claims
   python -m applications STUDY --job MI300X/fp16  only some jobs, and no figures
+  python -m applications STUDY --help             also what only this study can do
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Build the command line's parser."""
+def parser(study: str | None = None) -> argparse.ArgumentParser:
+    """Build the command line's parser, with the options that only this study has."""
     result = argparse.ArgumentParser(
         prog="python -m applications",
         description=DESCRIPTION,
@@ -61,6 +62,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--threads", type=int, default=os.cpu_count() or 1, help="default: all cores"
     )
+    module = _registry.load(study) if study else None
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(result)
     return result
 
 
@@ -78,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0; 1 when a computation failed; 2 when the request made no sense; 130 when interrupted.
         Every failure prints one line that starts with "error:".
     """
-    options = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    named = next((word for word in arguments if word in _registry.names()), None)
+    options = parser(named).parse_args(arguments)
     try:
         return _dispatch(options)
     except ConfigError as error:
@@ -108,7 +114,9 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.name is not None:
         raise ConfigError(f"unexpected {options.name!r} after the study's name")
     _steps.limit_threads(options.threads)
-    return _run(_study(options.study, options), options)
+    study = _study(options.study, options)
+    status = study.module.main(options, study.config) if study.has("main") else None
+    return _run(study, options) if status is None else status
 
 
 def _list() -> int:

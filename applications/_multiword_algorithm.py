@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from applications._multiword_split import (
     largest_magnitudes,
+    look_up,
     scale_exponents,
     shifted,
     split,
@@ -25,6 +26,9 @@ from mfmamodels.formats import Format, decode, encode, get_format
 
 Matmul = Callable[..., NDArray]
 Step = tuple[int, int]
+
+#: Inner dimension of the parts that the exact engine decodes at once: they stay in the cache.
+_STRIP = 2048
 
 ORDERS = ("largest first", "smallest first", "separate")
 
@@ -73,9 +77,17 @@ def exact_engine(inputs: Format) -> Engine:
     """An engine without rounding to speak of: words multiplied and summed in binary64."""
     table = decode(np.arange(1 << inputs.width, dtype=inputs.code_dtype), inputs)
 
+    def values(words: NDArray) -> NDArray[np.float64]:
+        found = np.empty(words.shape)
+        look_up(table, words.view(inputs.code_dtype).reshape(-1), found.reshape(-1))
+        return found
+
     def matmul(a: NDArray, b: NDArray, c: NDArray | None = None) -> NDArray:
-        left, right = table[a.view(inputs.code_dtype)], table[b.view(inputs.code_dtype)]
-        return left @ right if c is None else left @ right + c
+        total = np.zeros((a.shape[0], b.shape[1]))
+        for start in range(0, a.shape[1], _STRIP):
+            part = slice(start, start + _STRIP)
+            total += values(a[:, part]) @ values(b[part])
+        return total if c is None else total + c
 
     return Engine("exact", matmul, inputs)
 

@@ -109,8 +109,22 @@ def shifted(codes: NDArray, shift: int, fmt: Format, out: NDArray | None = None)
         out = np.empty_like(codes)
     signed_zero = fmt.specials is not Specials.FNUZ  # there the code of -0 is NaN
     flat, flat_out = codes.reshape(-1), out.reshape(-1)
-    _shifted(flat, shift, fmt.fraction_bits, fmt.sign_mask, signed_zero, flat_out)
+    bits = shift, fmt.fraction_bits, fmt.sign_mask, signed_zero
+    if flat.size <= 1 << fmt.width:
+        _shifted(flat, *bits, flat_out)
+        return out
+    every = np.arange(1 << fmt.width, dtype=fmt.code_dtype)
+    table = np.empty_like(every)
+    _shifted(every, *bits, table)
+    look_up(table, flat, flat_out)
     return out
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def look_up(table, codes, out):
+    """``out = table[codes]`` for one-dimensional arrays; numpy would convert the codes first."""
+    for q in range(codes.size):
+        out[q] = table[codes[q]]
 
 
 def word_values(codes: NDArray, exponents: NDArray, fmt: Format, *, columns: bool = False):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -123,7 +122,15 @@ class Format:
     @cached_property
     def dtype(self) -> np.dtype:
         """Numpy type of an array in this format."""
-        return np.dtype(getattr(ml_dtypes, self.dtype_name, self.dtype_name))
+        if hasattr(np, self.dtype_name):
+            return np.dtype(self.dtype_name)
+        import ml_dtypes  # takes longer to import than all the rest of this package
+
+        return np.dtype(getattr(ml_dtypes, self.dtype_name))
+
+    def is_type(self, dtype: np.dtype) -> bool:
+        """Whether arrays of this type are in this format: ``dtype == self.dtype``, but quick."""
+        return dtype.isnative and dtype.name == self.dtype_name
 
     @cached_property
     def code_dtype(self) -> np.dtype:

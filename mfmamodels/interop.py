@@ -10,17 +10,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# torch's dtype -> (integer type of the same width, numpy type of the same codes)
+# torch's dtype -> (integer type of the same width, ml_dtypes type of the same codes)
 _TORCH_TYPES = {
-    "torch.bfloat16": ("int16", ml_dtypes.bfloat16),
-    "torch.float8_e4m3fn": ("uint8", ml_dtypes.float8_e4m3fn),
-    "torch.float8_e4m3fnuz": ("uint8", ml_dtypes.float8_e4m3fnuz),
-    "torch.float8_e5m2": ("uint8", ml_dtypes.float8_e5m2),
-    "torch.float8_e5m2fnuz": ("uint8", ml_dtypes.float8_e5m2fnuz),
+    "torch.bfloat16": ("int16", "bfloat16"),
+    "torch.float8_e4m3fn": ("uint8", "float8_e4m3fn"),
+    "torch.float8_e4m3fnuz": ("uint8", "float8_e4m3fnuz"),
+    "torch.float8_e5m2": ("uint8", "float8_e5m2"),
+    "torch.float8_e5m2fnuz": ("uint8", "float8_e5m2fnuz"),
 }
 
 
@@ -42,9 +41,11 @@ def as_array(values: ArrayLike | Any) -> NDArray:
     tensor = values.detach().cpu()
     if str(tensor.dtype) not in _TORCH_TYPES:
         return tensor.numpy()
-    integer, dtype = _TORCH_TYPES[str(tensor.dtype)]
+    import ml_dtypes  # slow to import
+
+    integer, name = _TORCH_TYPES[str(tensor.dtype)]
     bits = tensor.contiguous().view(getattr(sys.modules["torch"], integer))
-    return bits.numpy().view(dtype)
+    return bits.numpy().view(getattr(ml_dtypes, name))
 
 
 def exact_float64(values: ArrayLike) -> NDArray[np.float64]:

@@ -144,7 +144,7 @@ def as_codes(values: ArrayLike, fmt: Format, name: str = "array") -> NDArray:
         If a value does not fit; the message names its index, its neighbours and the way out.
     """
     x = as_array(values)
-    if x.dtype == fmt.dtype:
+    if fmt.is_type(x.dtype):
         return x.view(fmt.code_dtype)
     try:
         with ieee_environment(), np.errstate(over="ignore", invalid="ignore"):

@@ -1,6 +1,6 @@
 """The multi-word study: published rows to the last digit, results, figures, claims, advice."""
 
-import argparse
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +8,9 @@ import xarray as xr
 
 import mfmamodels as mm
 from applications import _multiword_claims, _multiword_figures, _registry, multiword
+from applications.__main__ import main
 from applications._config import ConfigError
-from applications._multiword_advice import advise, by_format, load, table
+from applications._multiword_advice import advise, table
 from applications._multiword_data import independent_matrices
 from applications._multiword_published import (
     FIRST_IN_SESSION,
@@ -437,35 +438,40 @@ def test_advice_on_unfit_matrices_is_refused(a, b, tolerance, message):
         advise(a, b, tolerance, {"fp16": ["B200/fp16"]})
 
 
-def parsed(*arguments):
-    parser = argparse.ArgumentParser()
-    multiword.add_arguments(parser)
-    return parser.parse_args(arguments)
-
-
-def test_the_command_line_prints_a_table(tmp_path, capsys, config, matrices):
+def test_the_command_line_prints_a_table(tmp_path, capsys, matrices):
     path = tmp_path / "AB.npz"
     np.savez(path, A=matrices[0], B=matrices[1])
-    arguments = ["--matrices", str(path), "--tolerance", "1e-6", "--cores", "MI300X/fp16"]
-    assert multiword.main(parsed(*arguments), config) == 0
+    arguments = ["multiword", "--matrices", str(path), "--cores", "MI300X/fp16", "--tolerance"]
+    assert main([*arguments, "1e-6"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["core", "words", "products"]
     assert lines[1].split()[:3] == ["MI300X/fp16", "2", "3"]
-    arguments = ["--matrices", str(path), "--tolerance", "1e-15", "--cores", "MI300X/fp16"]
-    assert multiword.main(parsed(*arguments), config) == 1
-    assert multiword.main(parsed(), config) is None
+    assert len(lines) == 2 and list(tmp_path.iterdir()) == [path]  # the study itself did not run
+    assert main([*arguments, "1e-15"]) == 1
 
 
-def test_the_command_line_explains_what_is_missing(tmp_path, config):
-    with pytest.raises(ValueError, match="needs --matrices"):
-        multiword.main(parsed("--tolerance", "1"), config)
-    with pytest.raises(ValueError, match="needs --tolerance"):
-        multiword.main(parsed("--matrices", "x.npz"), config)
-    np.savez(tmp_path / "half.npz", A=np.ones((2, 2)))
-    with pytest.raises(ValueError, match="holds A; A and B are needed"):
-        load(tmp_path / "half.npz")
-    (tmp_path / "text.npz").write_text("not a zip")
-    with pytest.raises(ValueError, match="not a readable npz file"):
-        load(tmp_path / "text.npz")
-    with pytest.raises(ValueError, match="this core takes fp32"):
-        by_format(["MI300X/fp32"])
+def test_the_command_line_explains_what_is_missing(tmp_path, capsys):
+    half, text, whole = (str(tmp_path / f"{name}.npz") for name in ("half", "text", "whole"))
+    np.savez(half, A=np.ones((2, 2)))
+    Path(text).write_text("not a zip")
+    np.savez(whole, A=np.ones((2, 2)), B=np.ones((2, 2)))
+    for arguments, message in [
+        (["--tolerance", "1"], "needs --matrices"),
+        (["--matrices", whole], "needs --tolerance"),
+        (["--matrices", half, "--tolerance", "1"], "holds A; A and B are needed"),
+        (["--matrices", text, "--tolerance", "1"], "not a readable npz file"),
+        (["--matrices", "x.npz", "--tolerance", "1"], "No such file"),
+        (["--matrices", whole, "--tolerance", "1", "--cores", "MI300X/fp32"], "takes fp32"),
+    ]:
+        assert main(["multiword", *arguments, "--output", str(tmp_path)]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("error: multiword: ") and message in error
+
+
+def test_only_this_study_offers_advice(capsys):
+    with pytest.raises(SystemExit):
+        main(["multiword", "--help"])
+    assert "--matrices" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["lu", "--help"])
+    assert "--matrices" not in capsys.readouterr().out

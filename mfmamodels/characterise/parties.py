@@ -112,7 +112,7 @@ class Function:
             d = np.asarray(self.call(*arrays))
         except Exception as error:
             raise PartyError(f"{self.name} failed: {type(error).__name__}: {error}") from error
-        if d.dtype == core.out.dtype:
+        if core.out.is_type(d.dtype):
             d = d.view(core.out.code_dtype)
         if d.shape != chunk.c.shape or d.dtype != core.out.code_dtype:
             raise PartyError(

@@ -110,7 +110,7 @@ def _words(lines: Sequence[str], where: str, first: int) -> NDArray[np.uint32]:
 
 def _fitting(patterns: NDArray[np.uint32], fmt: Format, where: str, first: int) -> NDArray:
     """Codes of float32 patterns that the format holds."""
-    if fmt.dtype == np.float32:
+    if fmt.dtype_name == "float32":
         return patterns
     x = patterns.view(np.float32)
     nan = np.isnan(x)
@@ -136,7 +136,7 @@ def _narrow_nan(patterns: NDArray[np.uint32], fmt: Format) -> NDArray:
 
 def _patterns(codes: NDArray, fmt: Format) -> NDArray[np.uint32]:
     """Float32 patterns of codes of a format that float32 contains."""
-    if fmt.dtype == np.float32:
+    if fmt.dtype_name == "float32":
         return codes.astype(np.uint32)
     if fmt.width == 64:
         raise ValueError("the text layout holds float32 patterns: fp64 does not fit")

@@ -23,12 +23,14 @@ from mfmamodels.kernels.aligned_lanes import (
     NARROW_NOTHING,
     WIDE_NOTHING,
     add_far,
+    add_far_truncated,
     add_near,
     exponent_field,
     odd_float,
     power_of_two,
     round_to_half,
     shift_right,
+    shift_right_truncated,
     truncate_to_f32,
     with_sign,
 )
@@ -55,27 +57,34 @@ def _joined(
         e = exponents[0]
         return products.sum(recipe.parts[0], power_of_two(frac - e)), e
     e = maximum(*exponents)
+    shift = shift_right if recipe.join_rounding is Rounding.RD else shift_right_truncated
     joined = []
     for part, own in zip(recipe.parts, exponents, strict=True):
         # Only zeros: any scale will do, but not an infinite one, since 0 * Inf is NaN.
         total = products.sum(part, power_of_two(frac - maximum(own, nothing)))
-        joined.append(shift_right(total, e - own))
+        joined.append(shift(total, e - own))
     return joined[0] + joined[1], e
 
 
 def _late(recipe: Recipe) -> Group:
     nothing = NARROW_NOTHING if recipe.narrow else WIDE_NOTHING
     max_shift = None if recipe.c.c_max_shift == UNLIMITED else recipe.c.c_max_shift
+    truncate = recipe.c.rounding is Rounding.RTZ
+
+    def add_distant(total: Lanes, c: Lanes, distance: Lanes) -> Lanes:
+        if truncate:
+            return add_far_truncated(total, c, distance)
+        return add_far(total, c, distance, recipe.far)
 
     def late(products: Products, exponents: list[Lanes], c: Lanes) -> tuple[Lanes, Lanes]:
         total, e = _joined(recipe, products, exponents, nothing)
         some = e >= nothing
         distance = exponent_field(c) - 127 - e
         far = (distance > 5) & some
-        near = add_near(total, c, e, recipe.frac_bits, max_shift)
+        near = add_near(total, c, e, recipe.frac_bits, max_shift, truncate=truncate)
         result = when(
             far.lane_bits(),
-            lambda: select(far, add_far(total, c, distance, recipe.far), near),
+            lambda: select(far, add_distant(total, c, distance), near),
             near,
         )
         result = select(some, result, c + 0.0)  # a zero c of either sign gives +0

@@ -33,6 +33,8 @@ from mfmamodels.kernels.emit import (
 NOTHING = -600
 
 _SIGN = -1 << 63
+#: To whole numbers, where a record may have either direction.
+_WHOLE = {Rounding.RD: floor, Rounding.RTZ: truncate}
 _OPERANDS = ("a", "ea", "b", "eb", "lda", "ldb")
 
 
@@ -103,7 +105,7 @@ def _round_out(recipe: Recipe, total: Lanes, quantum: Lanes) -> Lanes:
 def _second_rounding(
     recipe: Recipe, total: Lanes, quantum: Lanes, e_c: Lanes
 ) -> tuple[Lanes, Lanes]:
-    """Round down once more, to a number of fraction bits below some exponent."""
+    """Round once more, to a number of fraction bits below some exponent."""
     c = recipe.c
     if c.second is SecondRounding.NONE:
         return total, quantum
@@ -114,7 +116,7 @@ def _second_rounding(
         if c.second is SecondRounding.SUBNORMAL_AWARE:
             exponent = maximum(exponent, recipe.out_emin)
     target = maximum(exponent - c.second_frac_bits, quantum)
-    return floor(total * _power_of_two(quantum - target)), target
+    return _WHOLE[c.rounding](total * _power_of_two(quantum - target)), target
 
 
 def _late(recipe: Recipe, total: Lanes, e: Lanes, c: Lanes, e_c: Lanes) -> Lanes:
@@ -122,12 +124,13 @@ def _late(recipe: Recipe, total: Lanes, e: Lanes, c: Lanes, e_c: Lanes) -> Lanes
     frac, late = recipe.frac_bits, recipe.c
     zero_exponent = NOTHING if late.zero_exponent == UNLIMITED else late.zero_exponent
     e_c = select(c.equals(0.0), max(zero_exponent, NOTHING), e_c)
-    shifted = floor(c * _power_of_two(frac - e))
+    whole = _WHOLE[late.rounding]
+    shifted = whole(c * _power_of_two(frac - e))
     if late.c_max_shift != UNLIMITED:
         shifted = select(e - e_c > late.c_max_shift, 0.0, shifted)
     near = _round_out(recipe, total + shifted, e - frac)
     quantum = e_c - late.sum_frac_bits
-    far = floor(total * _power_of_two(e - frac - quantum)) + c * _power_of_two(0 - quantum)
+    far = whole(total * _power_of_two(e - frac - quantum)) + c * _power_of_two(0 - quantum)
     far = _round_out(recipe, *_second_rounding(recipe, far, quantum, e_c))
     only_c = _round_out(recipe, c * _power_of_two(0 - quantum), quantum)
     return select(e.equals(NOTHING), only_c, select(e >= e_c, near, far))
@@ -146,7 +149,7 @@ def exact_block(recipe: Recipe, products: Products, first: int, c: Lanes) -> Lan
         total = c.constant(0.0)
         for part, (own, _) in zip(parts, surveys, strict=True):
             aligned = _sum(products, part, _power_of_two(frac - own))
-            total = total + floor(aligned * _power_of_two(own - e))
+            total = total + _WHOLE[recipe.join_rounding](aligned * _power_of_two(own - e))
         result = _late(recipe, total, e, c, e_c)
     else:
         e = maximum(e, select(c.equals(0.0), NOTHING, e_c))

@@ -47,16 +47,27 @@ def shift_right(x: Lanes, count: Lanes) -> Lanes:
     return x >> minimum(count, 31)
 
 
-def add_near(total: Lanes, c: Lanes, e_max: Lanes, frac: int, max_shift: int | None) -> Lanes:
-    """Late c on the products' grid: total + floor(c / 2**(e_max - frac)), and that sum rounded.
+def shift_right_truncated(x: Lanes, count: Lanes) -> Lanes:
+    """Give x / 2**count rounded toward zero for counts from 0 up (|x| < 2**31)."""
+    sign = x >> 31
+    magnitude = (x ^ sign) - sign
+    return (shift_right(magnitude, count) ^ sign) - sign
 
-    Needs |c| < 2**(e_max + 6). A c shifted by more than ``max_shift`` becomes zero.
+
+def add_near(
+    total: Lanes, c: Lanes, e_max: Lanes, frac: int, max_shift: int | None, *, truncate: bool
+) -> Lanes:
+    """Late c on the products' grid: total + c / 2**(e_max - frac), and that sum rounded.
+
+    Needs |c| < 2**(e_max + 6). The shifted c is rounded down, or toward zero to ``truncate``. If it
+    is shifted by more than ``max_shift`` it becomes zero.
     """
     unit = power_of_two(e_max - frac)
     scaled = c * power_of_two(frac - e_max)
     shifted = scaled.to("i32")
-    # Toward zero so far. Compared unscaled, since a tiny c may vanish when it is scaled.
-    shifted = shifted - (shifted.to("f32") * unit > c).to("i32")
+    if not truncate:
+        # Toward zero so far. Compared unscaled, since a tiny c may vanish when it is scaled.
+        shifted = shifted - (shifted.to("f32") * unit > c).to("i32")
     if max_shift is not None:
         shifted = select(absolute(scaled) < 2.0 ** (frac - max_shift), 0, shifted)
     return (total + shifted).to("f32") * unit
@@ -97,6 +108,23 @@ def add_far(total: Lanes, c: Lanes, distance: Lanes, second: int) -> Lanes:
     exact_enough = upper | far_sticky(upper, low, second)
     result = exact_enough.to("f32") * ((field - 29) << 23).bits("f32")
     return select(field.equals(255), c, result)
+
+
+def add_far_truncated(total: Lanes, c: Lanes, distance: Lanes) -> Lanes:
+    """As :func:`add_far` with truncation for the roundings down, and ``NORMALISE``.
+
+    The sum has the sign of c, and for a positive sum the second rounding is the same in either
+    direction; so the sum is computed for |c|, and only the shifted product sum needs care.
+    """
+    sign = c.bits("i32") >> 31
+    total = (total ^ sign) - sign
+    # Rounded down, a negative sum that is not a multiple of 2**(distance - 8) is one too low there.
+    below = maximum(distance - 8, 0)
+    inexact = shift_right(total, below).differs(shift_right_truncated(total, below))
+    room = minimum(below, 30)
+    total = select(inexact, total + (total.constant(1) << room), total)
+    magnitude = add_far(total, absolute(c), distance, NORMALISE)
+    return (magnitude.bits("i32") | (sign & _SIGN)).bits("f32")
 
 
 def truncate_to_f32(total: Lanes) -> Lanes:

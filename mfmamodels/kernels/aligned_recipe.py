@@ -41,6 +41,8 @@ _FAR = {
     (32, SecondRounding.SUBNORMAL_AWARE): NORMALISE,
 }
 
+_DOWN_OR_TRUNCATED = (Rounding.RD, Rounding.RTZ)
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -64,6 +66,7 @@ class Recipe:
     c: CAddition
     rounding: Rounding
     interleave: int
+    join_rounding: Rounding
     limit: int | None
     e_min: int | None
     out_bits: int
@@ -119,6 +122,7 @@ def recipe(arith: Arithmetic) -> Recipe | None:
         c=c,
         rounding=kind.rounding,
         interleave=kind.interleave,
+        join_rounding=kind.join_rounding,
         limit=None if limit is not None and limit >= reached else limit,
         e_min=e_min,
         out_bits=bits if kind.out_frac_bits == UNLIMITED else kind.out_frac_bits,
@@ -176,7 +180,9 @@ def _late_is_covered(arith: Arithmetic, kind: AlignedSum, c: LateC) -> bool:
     return (
         arith.out.name == "fp32"
         and kind.frac_bits == c.c_frac_bits == 24
-        and c.rounding is Rounding.RD
+        and c.rounding in _DOWN_OR_TRUNCATED
+        and (c.rounding is Rounding.RD or _FAR.get((c.sum_frac_bits, c.second)) == NORMALISE)
+        and kind.join_rounding in _DOWN_OR_TRUNCATED
         and kind.rounding is Rounding.RNE
         and kind.out_frac_bits in (UNLIMITED, 23)
         and kind.e_min == UNLIMITED
@@ -184,7 +190,6 @@ def _late_is_covered(arith: Arithmetic, kind: AlignedSum, c: LateC) -> bool:
         and (c.c_max_shift == UNLIMITED or c.c_max_shift <= 125 + lowest)
         and (c.sum_frac_bits, c.second) in _FAR
         and (c.second is SecondRounding.NONE or c.second_frac_bits == 31)
-        and (kind.interleave == 1 or kind.join_rounding is Rounding.RD)
         and largest < 1 << 30  # with a near c below 2**30, int32 holds the sum
         and largest >> 1 <= (1 << 29) - (1 << 25)  # see aligned_lanes.add_far
     )

@@ -30,6 +30,7 @@ from numba.core import config
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 from numba.core.ccallback import CFunc
+from numba.core.runtime import rtsys
 from numba.core.typing.templates import Signature
 
 _PACKAGE = Path(__file__).parent
@@ -126,8 +127,12 @@ class _KernelCache(FunctionCache):
         return sig, codegen.magic_tuple()
 
     def load_overload(self, sig, target_context):
+        # Not numba's own method: that first loads all that numba could compile (and scipy.linalg),
+        # which takes longer than everything else here and is of no use to code that is compiled.
+        # Of all that, compiled code calls only the runtime library.
         try:
-            return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            return self._load_overload(sig, target_context)
         except Exception:  # a damaged file can raise anything while it is unpickled
             return None
 

@@ -13,7 +13,8 @@ from mfmamodels.kernels import emit
 from mfmamodels.kernels.emit import Lanes, select
 from mfmamodels.kernels.lanes import LANES, shifted
 
-_lean = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# Inlined by numba: a function of its own is compiled to machine code that nothing calls.
+_lean = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
 
 
 def _interleaved(x: Lanes, y: Lanes, start: int) -> Lanes:
