@@ -20,6 +20,8 @@ generic rules of the pipeline serve every study. The module defines
     Names of the figures, known before anything runs.
 `plot(results, config) -> dict of str to matplotlib.figure.Figure`
     Draws those figures from `results`, a dict from job to dataset, and computes nothing heavy.
+    Where there are many, give functions without arguments that draw them: the pipeline wants one
+    at a time.
 
 and may define
 

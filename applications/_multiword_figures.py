@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,22 +53,19 @@ def names(jobs: Iterable[str]) -> list[str]:
     return [*found, "multiword_causes"] if set(FIGURES) & set(jobs) else found
 
 
-def draw(results: Mapping[str, xr.Dataset]) -> dict[str, Figure]:
-    """All figures that :func:`names` announces for these results."""
-    drawn: dict[str, Figure] = {}
-    for name in names(results):
-        if name == "multiword_causes":
-            drawn[name] = _causes({f: results[f] for f in FIGURES if f in results})
-            continue
-        number, _, default = name.removeprefix("figure_").partition("_")
-        fmt = next(f for f, (n, _) in FIGURES.items() if n == int(number))
-        if default:
-            drawn[name] = _error_figure(
-                results[fmt], results.get("int8") if number == "5" else None
-            )
-        else:
-            drawn[name] = _error_figure(results[f"{fmt}:published"])
-    return drawn
+def draw(results: Mapping[str, xr.Dataset]) -> dict[str, Callable[[], Figure]]:
+    """How to draw each figure that :func:`names` announces for these results."""
+    return {name: partial(_draw, name, results) for name in names(results)}
+
+
+def _draw(name: str, results: Mapping[str, xr.Dataset]) -> Figure:
+    if name == "multiword_causes":
+        return _causes({f: results[f] for f in FIGURES if f in results})
+    number, _, default = name.removeprefix("figure_").partition("_")
+    fmt = next(f for f, (n, _) in FIGURES.items() if n == int(number))
+    if default:
+        return _error_figure(results[fmt], results.get("int8") if number == "5" else None)
+    return _error_figure(results[f"{fmt}:published"])
 
 
 def printed_cores(data: xr.Dataset) -> dict[str, str]:

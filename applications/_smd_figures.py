@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,19 +50,16 @@ PAIR_LOOKS: list[dict[str, Any]] = [
 ]
 
 
-def draw(results: Results, config: Mapping[str, Any]) -> dict[str, Figure]:
-    """Draw every figure of the study."""
-    from mfmamodels.figures import style
-
-    with style():
-        return {
-            "figure_7": figure_7(results),
-            "figure_8": figure_8(results),
-            "figure_9": figure_9(results),
-            "figure_smd_medians": figure_medians(results, config),
-            "figure_smd_replay": figure_replay(results, config),
-            "figure_smd_formats": figure_formats(results, config),
-        }
+def draw(results: Results, config: Mapping[str, Any]) -> dict[str, Callable[[], Figure]]:
+    """How to draw each figure of the study."""
+    return {
+        "figure_7": partial(figure_7, results),
+        "figure_8": partial(figure_8, results),
+        "figure_9": partial(figure_9, results),
+        "figure_smd_medians": partial(figure_medians, results, config),
+        "figure_smd_replay": partial(figure_replay, results, config),
+        "figure_smd_formats": partial(figure_formats, results, config),
+    }
 
 
 def look(job: str, position: int) -> dict[str, Any]:

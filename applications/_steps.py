@@ -129,7 +129,8 @@ def draw(study: Study, data: Mapping[str, xr.Dataset], stems: Mapping[str, str |
                 f"plot drew {sorted(drawn)}, but figures announced {sorted(study.figures)}"
             )
         for name, stem in stems.items():
-            figures.save(drawn[name], stem)
+            figure = drawn[name]
+            figures.save(figure() if callable(figure) else figure, stem)
 
 
 def _reporter(label: str, log: IO[str] | None) -> Progress:

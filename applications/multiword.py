@@ -10,6 +10,7 @@ nearest, as the method demands, and draws the data anew for every point, several
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,8 +181,8 @@ def figures(config: dict[str, Any]) -> list[str]:
     return names(jobs(config))
 
 
-def plot(results: dict[str, xr.Dataset], config: dict[str, Any]) -> dict[str, Figure]:
-    """Draw them from the results."""
+def plot(results: dict[str, xr.Dataset], config: dict[str, Any]) -> dict[str, Callable[[], Figure]]:
+    """How to draw each of them from the results."""
     from applications._multiword_figures import draw
 
     return draw(results)

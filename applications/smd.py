@@ -201,8 +201,10 @@ def run(
     return recorder.dataset(job)
 
 
-def plot(results: Mapping[str, xr.Dataset], config: Mapping[str, Any]) -> dict[str, Figure]:
-    """Draw all figures."""
+def plot(
+    results: Mapping[str, xr.Dataset], config: Mapping[str, Any]
+) -> dict[str, Callable[[], Figure]]:
+    """How to draw each figure."""
     from applications import _smd_figures
 
     return _smd_figures.draw(results, config)

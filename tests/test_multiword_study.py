@@ -290,7 +290,7 @@ def test_progress_reaches_its_total(config):
 
 
 def test_all_announced_figures_are_drawn(config, small_results):
-    drawn = multiword.plot(small_results, config)
+    drawn = {name: draw() for name, draw in multiword.plot(small_results, config).items()}
     assert sorted(drawn) == sorted(multiword.figures(config))
     assert set(drawn) == set(multiword.CAPTIONS)
     for name, figure in drawn.items():

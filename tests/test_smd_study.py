@@ -196,7 +196,7 @@ def test_plot_draws_exactly_the_promised_figures(small_results, tmp_path):
     from mfmamodels.figures import save
 
     results, settings = small_results
-    drawn = study.plot(results, settings)
+    drawn = {name: draw() for name, draw in study.plot(results, settings).items()}
     assert list(drawn) == study.figures(settings)
     assert set(study.CAPTIONS) == set(drawn)
     for name in ("figure_7", "figure_smd_replay"):
@@ -208,7 +208,7 @@ def test_plot_draws_exactly_the_promised_figures(small_results, tmp_path):
 
 def test_figures_show_the_numbers_of_the_results(small_results):
     results, settings = small_results
-    lines = study.plot(results, settings)["figure_8"].axes[0].get_lines()
+    lines = study.plot(results, settings)["figure_8"]().axes[0].get_lines()
     job = "MI300X/fp16"
     line = next(line for line in lines if line.get_label() == "MI300X")
     expected = np.abs(results[job]["example_eigenvalue"] - results["double"]["example_eigenvalue"])
@@ -228,7 +228,8 @@ def test_a_matrix_of_ones_own_and_a_run_that_overflows(tmp_path):
     assert int(own["example_iterations"]) == 0
     assert np.isnan(own["example_eigenvalue"]).all()
     assert results["double"]["example_eigenvalue"].max() > 2**24
-    assert list(study.plot(results, settings)) == study.figures(settings)
+    drawn = {name: draw() for name, draw in study.plot(results, settings).items()}
+    assert list(drawn) == study.figures(settings)
     with pytest.raises(ValueError, match="no matrix file"):
         study.run("double", config(matrix_file=str(tmp_path / "absent.npz")), 0)
 
