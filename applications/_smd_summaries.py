@@ -36,7 +36,7 @@ def new_figure(height: float) -> Figure:
 
     from mfmamodels.figures import TWO_COLUMNS
 
-    return Figure(figsize=(TWO_COLUMNS, height))
+    return Figure(figsize=(TWO_COLUMNS, height), layout="constrained")
 
 
 def small_print(figure: Figure, text: str) -> None:
