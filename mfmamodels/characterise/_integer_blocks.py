@@ -15,6 +15,7 @@ from mfmamodels.characterise._wide import (
     add,
     bit_length,
     leading,
+    restore,
     settle,
     shift_right,
     take,
@@ -22,6 +23,8 @@ from mfmamodels.characterise._wide import (
 
 NONE = 1 << 20  # an unlimited width, or a limit that does not exist
 _NOWHERE = -(1 << 20)  # exponent of what takes no part
+
+TERM = 5  # entries of a product: negative, integer, exponent of its unit, exponent, state
 
 FINITE, INFINITE, NAN = range(3)
 _IEEE, _FN, _FNUZ = range(3)  # the order of formats.Specials
@@ -220,16 +223,8 @@ def _second(limbs, widths, e_c, out):
 
 
 @njit(cache=True)
-def restore(limbs, negative):
-    """Undo what settling did to the sign."""
-    if negative:
-        for i in range(limbs.size):
-            limbs[i] = -limbs[i]
-
-
-@njit(cache=True)
 def _aligned_block(limbs, terms, count, c_code, formats, widths):
-    """One multi-term addition; ``terms`` holds state, integer, unit, exponent by product."""
+    """One multi-term addition of the products in ``terms``."""
     out = formats[2]
     state, negative, m, q, e_c = decode(c_code, out)
     nan, plus, minus = state == NAN, False, False
@@ -237,7 +232,7 @@ def _aligned_block(limbs, terms, count, c_code, formats, widths):
         plus, minus = not negative, negative
     for i in range(count):
         what = terms[i, 4]
-        if what == FINITE and widths.limit != NONE and terms[i, 1] != 0:
+        if what == FINITE and terms[i, 2] + 62 > widths.limit and terms[i, 1] != 0:
             what = int(terms[i, 2] + bit_length(terms[i, 1]) - 1 >= widths.limit)  # INFINITE
         nan |= what == NAN
         if what == INFINITE:
@@ -275,10 +270,9 @@ def _sum_of_two(limbs, x, y, formats, mode):
 
 
 @njit(cache=True)
-def aligned_row(limbs, a, b, c, formats, widths, order):
-    """One dot product of an AlignedSum."""
+def aligned_row(limbs, terms, a, b, c, formats, widths, order):
+    """One dot product of an AlignedSum; ``terms`` has room for a block's products and c."""
     run = max(widths.last, order.size)
-    terms = np.zeros((widths.n_fma + 1, 5), np.int64)
     d = c
     for start in range(0, a.size, run):
         if widths.last:

@@ -1,8 +1,9 @@
-"""A fixed-point register of 640 bits and the rounding of integers, for the second opinion.
+"""A fixed-point register of 704 bits and the rounding of integers, for the second opinion.
 
 The register holds limbs of 32 bits in int64, the first of weight 2**LOWEST. While terms are added
 the limbs may be negative or too large; :func:`settle` propagates the carries and leaves the
-magnitude.
+magnitude. Two more entries say which limbs may differ from zero, so that nothing has to walk over
+all of them; an array of zeros is an empty register.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-# Products of two fp32 subnormals are multiples of 2**-298; sums stay below 2**270.
+# Products of two fp32 subnormals are multiples of 2**-298; sums stay below 2**270, and a term
+# reaches two limbs beyond that of its unit.
 LOWEST = -352
-LIMBS = 20
+LIMBS = 22
+SIZE = LIMBS + 2
+# Limbs used: those from LIMBS - limbs[_BELOW] up to, not including, limbs[_ABOVE].
+_BELOW, _ABOVE = LIMBS, LIMBS + 1
 _MASK = 0xFFFFFFFF
 
 RNE, RTZ, RD, RU = range(4)  # the order of formats.Rounding
@@ -21,14 +26,9 @@ RNE, RTZ, RD, RU = range(4)  # the order of formats.Rounding
 @njit(cache=True)
 def bit_length(m):
     """Number of bits of a positive integer."""
-    n = 0
-    if m >> 32:
-        n += 32
-        m >>= 32
-    while m:
-        n += 1
-        m >>= 1
-    return n
+    # The exponent of m as a float64, which rounding may have raised by one.
+    n = (np.float64(m).view(np.int64) >> 52) - 1022
+    return n - (m >> (n - 1) == 0)
 
 
 @njit(cache=True)
@@ -60,6 +60,8 @@ def shift_right(m, shift, negative, mode):
 @njit(cache=True)
 def add(limbs, negative, m, q):
     """Add ``m * 2**q`` with its sign, 0 <= m < 2**62."""
+    if m == 0:
+        return
     position = q - LOWEST
     first, shift = position >> 5, position & 31
     sign = -1 if negative else 1
@@ -67,30 +69,37 @@ def add(limbs, negative, m, q):
     limbs[first] += sign * ((low << shift) & _MASK)
     limbs[first + 1] += sign * (((low << shift) >> 32) + ((high << shift) & _MASK))
     limbs[first + 2] += sign * ((high << shift) >> 32)
+    limbs[_BELOW] = max(limbs[_BELOW], LIMBS - first)
+    limbs[_ABOVE] = max(limbs[_ABOVE], first + 3)
 
 
 @njit(cache=True)
 def settle(limbs):
     """Turn the register into sign and magnitude; return whether it was negative."""
+    lowest, above = LIMBS - limbs[_BELOW], limbs[_ABOVE]
     carry = np.int64(0)
-    for i in range(LIMBS):
+    for i in range(lowest, above):
         total = limbs[i] + carry
         carry = total >> 32  # toward minus infinity
         limbs[i] = total & _MASK
-    if carry == 0:
-        return False
-    borrow = np.int64(1)  # two's complement: invert and add one
-    for i in range(LIMBS):
-        total = (limbs[i] ^ _MASK) + borrow
-        borrow = total >> 32
-        limbs[i] = total & _MASK
-    return True
+    negative = carry < 0
+    if negative:  # two's complement: invert and add one
+        borrow = np.int64(1)
+        for i in range(lowest, above):
+            total = (limbs[i] ^ _MASK) + borrow
+            borrow = total >> 32
+            limbs[i] = total & _MASK
+        carry = borrow - carry - 1
+    if carry != 0:
+        limbs[above] = carry
+        limbs[_ABOVE] = above + 1
+    return negative
 
 
 @njit(cache=True)
 def leading(limbs):
     """Exponent of the leading bit of a settled register; far below LOWEST if it is zero."""
-    for i in range(LIMBS - 1, -1, -1):
+    for i in range(limbs[_ABOVE] - 1, LIMBS - limbs[_BELOW] - 1, -1):
         if limbs[i]:
             return LOWEST + 32 * i + bit_length(limbs[i]) - 1
     return LOWEST - 1000
@@ -105,7 +114,8 @@ def take(limbs, q, negative, mode):
     position = max(q - LOWEST, 0)
     first, shift = position >> 5, position & 31
     m, below, half = np.int64(0), False, False
-    for i in range(LIMBS - 1, -1, -1):
+    lowest = LIMBS - limbs[_BELOW]
+    for i in range(limbs[_ABOVE] - 1, min(lowest, first) - 1, -1):
         limb = limbs[i]
         limbs[i] = 0
         if i > first:
@@ -120,11 +130,14 @@ def take(limbs, q, negative, mode):
             below = limb & 0x7FFFFFFF != 0
         elif limb:
             below = True
+    limbs[_BELOW] = limbs[_ABOVE] = 0
     m += rounded_up(mode, negative, m & 1 != 0, half, below)
     return m << max(LOWEST - q, 0)
 
 
 @njit(cache=True)
-def clear(limbs):
-    """Set the register to zero."""
-    limbs[:] = 0
+def restore(limbs, negative):
+    """Undo what settling did to the sign."""
+    if negative:
+        for i in range(LIMBS - limbs[_BELOW], limbs[_ABOVE]):
+            limbs[i] = -limbs[i]
