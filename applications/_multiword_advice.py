@@ -103,7 +103,12 @@ def _checked(x: ArrayLike, name: str) -> NDArray[np.float64]:
 
 def _of_format(a, b, tolerance, name, cores, componentwise) -> list[Advice]:
     """Advice on the cores that take words in one format."""
-    from applications._multiword_algorithm import exact_engine, scaled_products, scales, split_pair
+    from applications._multiword_algorithm import (
+        exact_products,
+        scaled_products,
+        scales,
+        split_pair,
+    )
     from applications._multiword_reference import reference
     from applications._multiword_runs import engine
     from mfmamodels import get_format
@@ -117,8 +122,11 @@ def _of_format(a, b, tolerance, name, cores, componentwise) -> list[Advice]:
     for core in map(engine, cores):
         own = words.converted(core.inputs)
         for p in range(1, MOST_WORDS + 1):
-            products = scaled_products(own, [p], [exact_engine(own.format), core])[p]
-            split, error = (measure(ref.difference(c.astype(np.float64))) for c in products)
+            (product,) = scaled_products(own, [p], [core])[p]
+            split, error = (
+                measure(ref.difference(c.astype(np.float64)))
+                for c in (exact_products(own, [p])[p], product)
+            )
             if core.name not in best or error < best[core.name].error:
                 best[core.name] = Advice(core.name, p, error, split, error <= tolerance)
             # Where the split errs far less than the core's sums, further words change nothing.

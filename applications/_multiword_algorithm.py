@@ -27,7 +27,7 @@ from mfmamodels.formats import Format, decode, encode, get_format
 Matmul = Callable[..., NDArray]
 Step = tuple[int, int]
 
-#: Inner dimension of the parts that the exact engine decodes at once: they stay in the cache.
+#: Inner dimension of the parts that are decoded at once: they stay in the cache.
 _STRIP = 2048
 
 ORDERS = ("largest first", "smallest first", "separate")
@@ -71,25 +71,6 @@ class Engine:
     def product(self, left: NDArray, right: NDArray, c: NDArray | None) -> NDArray:
         """``left @ right + c`` for codes in the format of the inputs."""
         return self.matmul(left.view(self.inputs.dtype), right.view(self.inputs.dtype), c)
-
-
-def exact_engine(inputs: Format) -> Engine:
-    """An engine without rounding to speak of: words multiplied and summed in binary64."""
-    table = decode(np.arange(1 << inputs.width, dtype=inputs.code_dtype), inputs)
-
-    def values(words: NDArray) -> NDArray[np.float64]:
-        found = np.empty(words.shape)
-        look_up(table, words.view(inputs.code_dtype).reshape(-1), found.reshape(-1))
-        return found
-
-    def matmul(a: NDArray, b: NDArray, c: NDArray | None = None) -> NDArray:
-        total = np.zeros((a.shape[0], b.shape[1]))
-        for start in range(0, a.shape[1], _STRIP):
-            part = slice(start, start + _STRIP)
-            total += values(a[:, part]) @ values(b[part])
-        return total if c is None else total + c
-
-    return Engine("exact", matmul, inputs)
 
 
 @dataclass(frozen=True)
@@ -222,6 +203,40 @@ def scaled_products(
                     for engine, c in zip(engines, accumulators, strict=True)
                 ]
     return {p: after[tuple(steps(p, way.order))] for p in counts}
+
+
+def exact_products(
+    words: Words, counts: Iterable[int], order: str = "largest first"
+) -> dict[int, NDArray[np.float64]]:
+    """The same without rounding to speak of: words multiplied and summed in binary64.
+
+    Parameters
+    ----------
+    words, counts
+        As in :func:`scaled_products`.
+    order : str
+        One of :data:`ORDERS`.
+    """
+    counts = list(counts)
+    made = steps(max(counts))
+    fmt, (rows, n), columns = words.format, words.a.shape[1:], words.b.shape[2]
+    every = np.arange(1 << fmt.width, dtype=fmt.code_dtype)
+    # Values of codes scaled down by u^s: what `shifted` would give, decoded.
+    tables = [decode(shifted(every, fmt.precision * s, fmt), fmt) for s in range(max(counts))]
+    sums = {step: np.zeros((rows, columns)) for step in made}
+    for start in range(0, n, _STRIP):
+        part = slice(start, min(start + _STRIP, n))
+        right = [_looked_up(tables[0], codes[part]) for codes in words.b[: max(counts)]]
+        left = [codes[:, part].copy() for codes in words.a[: max(counts)]]
+        for j, k in made:
+            sums[j, k] += _looked_up(tables[j + k], left[j]) @ right[k]
+    return {p: reduce(np.add, (sums[step] for step in steps(p, order))) for p in counts}
+
+
+def _looked_up(table: NDArray[np.float64], codes: NDArray) -> NDArray[np.float64]:
+    found = np.empty(codes.shape)
+    look_up(table, codes.reshape(-1), found.reshape(-1))
+    return found
 
 
 def multiword_matmul(

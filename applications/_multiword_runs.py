@@ -15,7 +15,7 @@ from applications._multiword_algorithm import (
     Engine,
     Way,
     Words,
-    exact_engine,
+    exact_products,
     scaled_products,
     scales,
     split_pair,
@@ -231,11 +231,12 @@ def _judged(
         inputs.setdefault(e.inputs, words.converted(e.inputs))
     found: dict[int, tuple[Judged, dict[str, Judged]]] = {}
     for fmt, converted in inputs.items():
-        group = [exact_engine(fmt), *(e for e in engines if e.inputs == fmt)]
-        for p, (exact, *others) in scaled_products(converted, counts, group, way).items():
-            found.setdefault(p, (judge(exact, exact, ref), {}))
-            for e, c in zip(group[1:], others, strict=True):
-                found[p][1][e.name] = judge(c, exact, ref)
+        group = [e for e in engines if e.inputs == fmt]
+        exact = exact_products(converted, counts, way.order)
+        for p, products in scaled_products(converted, counts, group, way).items():
+            found.setdefault(p, (judge(exact[p], exact[p], ref), {}))
+            for e, c in zip(group, products, strict=True):
+                found[p][1][e.name] = judge(c, exact[p], ref)
     return {p: (alone, [by[e.name] for e in engines]) for p, (alone, by) in found.items()}
 
 

@@ -12,7 +12,7 @@ from applications._multiword_algorithm import (
     ORDERS,
     Engine,
     Way,
-    exact_engine,
+    exact_products,
     multiword_matmul,
     scaled_products,
     scales,
@@ -220,11 +220,33 @@ def test_products_are_made_in_the_published_order():
 def test_numbers_of_words_computed_together_equal_those_computed_apart(order):
     core, fmt = mm.core("B200/fp16"), get_format("fp16")
     words = split_pair(*independent_matrices(1, "test", 100, 0, 20), fmt, 3)
-    engines, way = [Engine("core", core.matmul, fmt), exact_engine(fmt)], Way(order)
+    engines, way = [Engine("core", core.matmul, fmt)], Way(order)
     together = scaled_products(words, [1, 2, 3], engines, way)
+    exact = exact_products(words, [1, 2, 3], order)
     for p in (1, 2, 3):
-        for x, y in zip(together[p], scaled_products(words, [p], engines, way)[p], strict=True):
-            assert_array_equal(x, y)
+        assert_array_equal(together[p][0], scaled_products(words, [p], engines, way)[p][0])
+        assert_array_equal(exact[p], exact_products(words, [p], order)[p])
+
+
+@pytest.mark.parametrize(("name", "p"), [("fp16", 3), ("e5m2", 6), ("e5m2fnuz", 5)])
+def test_exact_products_are_those_of_the_scaled_words(name, p):
+    """Against Fractions of the words as a core gets them, over more than one strip."""
+    fmt, n = get_format(name), 2100
+    words = split_pair(*independent_matrices(1, "test", n, 0, 10), get_format(name[:4]), p)
+    words = words.converted(fmt)
+    row, column = 3, 7
+    expected = sum(
+        Fraction(x) * Fraction(y)
+        for j, k in steps(p)
+        for x, y in zip(
+            decode(shifted(words.a[j], fmt.precision * (j + k), fmt)[row], fmt).tolist(),
+            decode(words.b[k][:, column], fmt).tolist(),
+            strict=True,
+        )
+    )
+    size = abs(decode(words.a[0][row], fmt)) @ abs(decode(words.b[0][:, column], fmt))
+    got = exact_products(words, [p])[p][row, column]
+    assert abs(Fraction(got) - expected) < Fraction(1, 2**45) * Fraction(size)
 
 
 @pytest.mark.parametrize(
