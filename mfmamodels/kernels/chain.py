@@ -19,7 +19,7 @@ from mfmamodels.kernels.tiles import (
     fused,
     has_fma,
     lane_sums,
-    pack,
+    packer,
     stack_array,
 )
 
@@ -62,12 +62,12 @@ def _gemm_block(value: type[np.floating]) -> Callable:
     width = 64 // np.dtype(value).itemsize
     # Six rows by two AVX2 registers leave room for the operands in 16, and hide the latency.
     tiles = column_of_tiles((6, 2), width, 1, _step)
-    strip = stack_array(value, PANEL_K * width)
+    strip, pack = stack_array(value, PANEL_K * width), packer(width)
 
     def block(a, ea, lda, hot_a, b, eb, ldb, hot_b, acc, ldc, rows, lanes, groups):
         packed = strip()
         for j in range(0, lanes, width):
-            pack(shifted(pointer_to(b, value), j), ldb, groups, width, packed)
+            pack(shifted(pointer_to(b, value), j), ldb, groups, packed)
             tiles(
                 pointer_to(a, value),
                 lda,

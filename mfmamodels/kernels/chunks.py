@@ -30,10 +30,12 @@ from mfmamodels.kernels.lanes import LANES, pointer_to
     A_ROW,
     A_K,
     A_BYTES,
+    A_EXPONENT_BYTES,
     B,
     B_K,
     B_COL,
     B_BYTES,
+    B_EXPONENT_BYTES,
     C,
     C_ROW,
     C_COL,
@@ -41,6 +43,9 @@ from mfmamodels.kernels.lanes import LANES, pointer_to
     OUT_BYTES,
     NAN,
     BLOCK,
+    GATHER_A,
+    GATHER_B,
+    GATHER_C,
     DECODE_A,
     DECODE_B,
     DECODE_C,
@@ -49,8 +54,8 @@ from mfmamodels.kernels.lanes import LANES, pointer_to
     STRIP,
     SPLITS,
     PANEL,
-) = range(27)
-PLAN_LENGTH = 27
+) = range(32)
+PLAN_LENGTH = 32
 
 #: Rows whose sums are kept in one tile.
 TILE_ROWS = 64
@@ -78,7 +83,8 @@ def _caller(count: int):
     return call
 
 
-_decode, _encode, _advance, _chunk = _caller(12), _caller(7), _caller(13), _caller(2)
+_gather, _decode, _encode = _caller(8), _caller(7), _caller(7)
+_advance, _chunk = _caller(13), _caller(2)
 
 
 def _libc(builder, name: str, result: ir.Type, argument: ir.Value) -> ir.Value:
@@ -118,6 +124,51 @@ def _lines(size):
 
 
 @_lean
+def _load_panel(gather, decode, block, codes, values, exponents, px, ld, hot, by_row):
+    """Decode a block (source, its strides, its sizes) to a panel of px rows of ld codes."""
+    source, sx, sy, nx, ny = block
+    if decode == 0:  # the codes are the values
+        _gather(gather, (source, sx, sy, nx, ny, values, ld, px))
+    else:
+        _gather(gather, (source, sx, sy, nx, ny, codes, ld, px))
+        _decode(decode, (codes, values, exponents, px, ld, hot, by_row))
+
+
+@_lean
+def _load_rows(p, row, k, rows, products, codes, values, exponents, ld, hot):
+    """Decode a panel of a; whole rows that lie densely are read where they are."""
+    source = p[A] + (row * p[A_ROW] + k * p[A_K]) * p[A_BYTES]
+    if p[A_K] != 1 or products != ld or p[DECODE_A] == 0:
+        block = source, p[A_ROW], p[A_K], rows, products
+        _load_panel(p[GATHER_A], p[DECODE_A], block, codes, values, exponents, rows, ld, hot, 1)
+        return
+    for x in range(rows):
+        at = source + x * p[A_ROW] * p[A_BYTES]
+        powers = exponents + x * ld * p[A_EXPONENT_BYTES]
+        _decode(p[DECODE_A], (at, values + x * ld * 4, powers, 1, ld, hot + x, 1))
+
+
+@_lean
+def _load_run(p, source, size, filled, codes, values, exponents, hot, columns):
+    """Decode ``size`` codes of b that lie one after the other, as one run without padded rows.
+
+    Whole vectors are read where they are. Zeros fill up to ``filled`` values, a multiple of LANES.
+    All columns are hot if any code is Inf or NaN.
+    """
+    flags, whole = pointer_to(hot, np.int8), size // LANES * LANES
+    _decode(p[DECODE_B], (source, values, exponents, 1, whole, hot, 1))
+    seen, rest = flags[0], filled - whole
+    source += whole * p[B_BYTES]
+    _gather(p[GATHER_B], (source, 1, 1, 1, size - whole, codes, rest, 1))
+    values += whole * 4
+    exponents += whole * p[B_EXPONENT_BYTES]
+    _decode(p[DECODE_B], (codes, values, exponents, 1, rest, hot, 1))
+    seen |= flags[0]
+    for j in range(columns):
+        flags[j] = seen
+
+
+@_lean
 def _load_sums(p, row, column, rows, columns, first, codes, acc, ld):
     """Fetch a tile of c (first panel) or of the sums so far, which ``out`` holds."""
     if first and p[C] == 0:
@@ -129,10 +180,8 @@ def _load_sums(p, row, column, rows, columns, first, codes, acc, ld):
     if first:
         base, row_stride, column_stride = p[C], p[C_ROW], p[C_COL]
     source = base + (row * row_stride + column * column_stride) * p[OUT_BYTES]
-    _decode(
-        p[DECODE_C],
-        (source, row_stride, column_stride, rows, columns, rows, codes, acc, codes, ld, codes, 0),
-    )
+    block = source, row_stride, column_stride, rows, columns
+    _load_panel(p[GATHER_C], p[DECODE_C], block, codes, acc, codes, rows, ld, codes, 0)
 
 
 @_lean
@@ -150,6 +199,9 @@ def _gemm_chunk(plan, task):
     first_row, last_row = p[M] * part // p[SPLITS], p[M] * (part + 1) // p[SPLITS]
     depth, ld = p[PANEL], (columns + LANES - 1) // LANES * LANES
     lda = (depth + LANES - 1) // LANES * LANES
+    # Narrow products, such as 10 columns, lie densely: their rows need no padding.
+    dense = columns < ld and p[B_COL] == 1 and p[B_K] == columns and p[DECODE_B] != 0
+    stays = last_row - first_row <= TILE_ROWS  # one tile, whose sums need not leave it
     value = p[VALUE_BYTES]
     size_b, size_a, size_c = depth * ld, TILE_ROWS * lda, TILE_ROWS * ld
     size_codes = max(size_b, max(size_a, size_c)) * value
@@ -172,33 +224,22 @@ def _gemm_chunk(plan, task):
         products = min(depth, p[K] - k)
         groups = (products + p[GROUP] - 1) // p[GROUP]
         source = p[B] + (k * p[B_K] + column * p[B_COL]) * p[B_BYTES]
-        _decode(
-            p[DECODE_B],
-            (
-                source,
-                p[B_K],
-                p[B_COL],
-                products,
-                columns,
-                groups * p[GROUP],
-                codes,
-                b,
-                eb,
-                ld,
-                hot_b,
-                0,
-            ),
-        )
+        padded, ldb = groups * p[GROUP], ld
+        if dense:
+            ldb = columns
+            filled = (padded * columns + 2 * LANES - 1) // LANES * LANES
+            _load_run(p, source, products * columns, filled, codes, b, eb, hot_b, ld)
+        else:
+            block = source, p[B_K], p[B_COL], products, columns
+            _load_panel(p[GATHER_B], p[DECODE_B], block, codes, b, eb, padded, ld, hot_b, 0)
         for row in range(first_row, last_row, TILE_ROWS):
             rows = min(TILE_ROWS, last_row - row)
-            source = p[A] + (row * p[A_ROW] + k * p[A_K]) * p[A_BYTES]
-            _decode(
-                p[DECODE_A],
-                (source, p[A_ROW], p[A_K], rows, products, rows, codes, a, ea, lda, hot_a, 1),
-            )
-            _load_sums(p, row, column, rows, columns, k == 0, codes, acc, ld)
-            _advance(p[BLOCK], (a, ea, lda, hot_a, b, eb, ld, hot_b, acc, ld, rows, ld, groups))
-            _store_sums(p, row, column, rows, columns, acc, ld)
+            _load_rows(p, row, k, rows, products, codes, a, ea, lda, hot_a)
+            if k == 0 or not stays:
+                _load_sums(p, row, column, rows, columns, k == 0, codes, acc, ld)
+            _advance(p[BLOCK], (a, ea, lda, hot_a, b, eb, ldb, hot_b, acc, ld, rows, ld, groups))
+            if k + depth >= p[K] or not stays:
+                _store_sums(p, row, column, rows, columns, acc, ld)
     _release(room)
     environment.leave(state)
 
@@ -234,15 +275,11 @@ def _dots_chunk(plan, task):
             groups = (products + p[GROUP] - 1) // p[GROUP]
             padded = groups * p[GROUP]
             source = p[A] + (row * p[A_ROW] + k * p[A_K]) * p[A_BYTES]
-            _decode(
-                p[DECODE_A],
-                (source, p[A_K], p[A_ROW], products, rows, padded, codes, a, ea, ld, hot_a, 0),
-            )
+            block = source, p[A_K], p[A_ROW], products, rows
+            _load_panel(p[GATHER_A], p[DECODE_A], block, codes, a, ea, padded, ld, hot_a, 0)
             source = p[B] + (row * p[B_COL] + k * p[B_K]) * p[B_BYTES]
-            _decode(
-                p[DECODE_B],
-                (source, p[B_K], p[B_COL], products, rows, padded, codes, b, eb, ld, hot_b, 0),
-            )
+            block = source, p[B_K], p[B_COL], products, rows
+            _load_panel(p[GATHER_B], p[DECODE_B], block, codes, b, eb, padded, ld, hot_b, 0)
             _load_sums(p, 0, row, 1, rows, k == 0, codes, acc, ld)
             _advance(p[BLOCK], (a, ea, ld, hot_a, b, eb, ld, hot_b, acc, ld, 1, ld, groups))
             _store_sums(p, 0, row, 1, rows, acc, ld)

@@ -26,7 +26,8 @@ so one source makes both block functions, the one with a broadcast of ``a``, the
 ``hot_a`` (one int8 per row; in dots per lane) and ``hot_b`` (per lane) are addresses of flags: -1
 where the panel holds an Inf or NaN in that row or column, else 0 (only with ``exponents``).
 Reading 64 bytes beyond the end of ``ea`` or ``eb`` is allowed.
-Lanes beyond the matrix hold zeros; K is padded with zeros (+0) to a multiple of the group.
+Lanes beyond the matrix hold anything; K is padded with zeros (+0) to a multiple of the group.
+``ldb`` may be smaller than ``lanes``: then those lanes hold what the next product's first ones do.
 
 Compile a block function with ``compile_callback(function, BLOCK_SIGNATURE, unique_name)``: compiled
 code is found again by that name, which must therefore say everything that the closure holds.
@@ -49,8 +50,9 @@ from numpy.typing import NDArray
 from mfmamodels.accumulation import Arithmetic
 from mfmamodels.formats import Format
 from mfmamodels.kernels import chunks
+from mfmamodels.kernels.gathering import gatherer
 from mfmamodels.kernels.lanes import LANES
-from mfmamodels.kernels.operands import decoder, encoder, value_type
+from mfmamodels.kernels.operands import decoder, encoder, exponent_type, value_type
 
 BLOCK_SIGNATURE = signature(types.void, *[types.intp] * 13)
 
@@ -97,6 +99,9 @@ def _template(arith: Arithmetic, kernel: Kernel, dots: bool) -> NDArray[np.int64
         plan,
         GROUP=kernel.group,
         BLOCK=kernel.block(dots),
+        GATHER_A=gatherer(arith.a.width),
+        GATHER_B=gatherer(arith.b.width),
+        GATHER_C=gatherer(arith.out.width),
         DECODE_A=decoder(arith.a, exponents=kernel.exponents, flush=kernel.flush),
         DECODE_B=decoder(arith.b, exponents=kernel.exponents, flush=kernel.flush),
         DECODE_C=decoder(arith.out, exponents=False),
@@ -104,6 +109,8 @@ def _template(arith: Arithmetic, kernel: Kernel, dots: bool) -> NDArray[np.int64
         NAN=int(np.uint64(arith.nan).astype(np.int64)),
         A_BYTES=arith.a.width // 8,
         B_BYTES=arith.b.width // 8,
+        A_EXPONENT_BYTES=np.dtype(exponent_type(arith.a)).itemsize,
+        B_EXPONENT_BYTES=np.dtype(exponent_type(arith.b)).itemsize,
         OUT_BYTES=arith.out.width // 8,
         VALUE_BYTES=np.dtype(value_type(arith.out)).itemsize,
         PANEL=max(1, PANEL_K // kernel.group) * kernel.group,

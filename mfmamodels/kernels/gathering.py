@@ -1,4 +1,7 @@
-"""Copying a block of codes, of any strides, into a contiguous panel."""
+"""Copying a block of codes, of any strides, into a contiguous panel.
+
+One compiled function serves all formats of one width.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,15 @@ from functools import cache
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core.typing import signature
 from numba.extending import intrinsic
 
 from mfmamodels.kernels import emit
+from mfmamodels.kernels.cache import compile_callback
 from mfmamodels.kernels.emit import Lanes, select
-from mfmamodels.kernels.lanes import LANES, shifted
+from mfmamodels.kernels.lanes import LANES, pointer_to, shifted
 
-# Inlined by numba: a function of its own is compiled to machine code that nothing calls.
-_lean = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
+_lean = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def _interleaved(x: Lanes, y: Lanes, start: int) -> Lanes:
@@ -79,19 +83,22 @@ def _mover(width: int):
     return move
 
 
+#: gather(source, sx, sy, nx, ny, panel, ld, px): addresses and counts; strides in elements.
+GATHER_SIGNATURE = signature(types.void, *[types.intp] * 8)
+
+
 @cache
-def gatherer(code_type: type[np.unsignedinteger]):
-    """Compiled-in function ``gather(source, sx, sy, nx, ny, panel, ld, px)``.
+def gatherer(width: int) -> int:
+    """Address of a function (:data:`GATHER_SIGNATURE`) for codes of so many bits.
 
-    Copies codes ``source[x * sx + y * sy]`` to ``panel[x * ld + y]`` and pads with zeros to px rows
-    of ld codes.
+    It copies ``source[x * sx + y * sy]`` for nx by ny codes to ``panel[x * ld + y]`` and pads with
+    zeros to px rows of ld codes.
     """
-    width = 8 * np.dtype(code_type).itemsize
     side = 16 if width == 8 else 8  # registers of 128 or 256 bits
-    tile, move = _tile(width, side), _mover(width)
+    tile, move, code_type = _tile(width, side), _mover(width), np.dtype(f"u{width // 8}").type
 
-    @_lean
-    def gather(source, sx, sy, nx, ny, panel, ld, px):
+    def gather(source_at, sx, sy, nx, ny, panel_at, ld, px):
+        source, panel = pointer_to(source_at, code_type), pointer_to(panel_at, code_type)
         whole = 0  # rows copied by whole vectors, which may reach into the next rows
         if sy == 1 and sx > 0:
             whole = min(nx, max(0, ((nx - 1) * sx + ny - ld) // sx + 1))
@@ -113,7 +120,7 @@ def gatherer(code_type: type[np.unsignedinteger]):
             copy(shifted(source, x * sx + y * sy), sx, sy, rows, ny - y, shifted(panel, x * ld + y),
                  ld)  # fmt: skip
 
-    return gather
+    return compile_callback(gather, GATHER_SIGNATURE, f"gather_{width}").address
 
 
 @_lean

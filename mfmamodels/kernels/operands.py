@@ -31,7 +31,6 @@ from mfmamodels.formats import Format, Specials
 from mfmamodels.kernels import emit
 from mfmamodels.kernels.cache import compile_callback
 from mfmamodels.kernels.emit import Lanes, maximum, minimum, select
-from mfmamodels.kernels.gathering import gatherer
 from mfmamodels.kernels.lanes import LANES, pointer_to
 
 #: Exponents of zeros: with any other exponent added, below every product of nonzero values.
@@ -158,15 +157,15 @@ def _specials_decoder(fmt: Format):
 
 # --- compiled functions ---------------------------------------------------------------------------
 
-#: decode(source, sx, sy, nx, ny, px, codes, values, exponents, ld, hot, hot_by_row): addresses and
-#: counts; strides in elements. ``codes`` is room for px*ld codes. ``hot`` gets -1 for each row
-#: (``hot_by_row`` != 0: px entries) or column (ld entries) with an Inf or NaN, 0 elsewhere.
-DECODE_SIGNATURE = signature(types.void, *[types.intp] * 12)
+#: decode(codes, values, exponents, px, ld, hot, hot_by_row): addresses and counts, for px rows of
+#: ld codes. ``hot`` gets -1 for each row (``hot_by_row`` != 0: px entries) or column (ld entries)
+#: with an Inf or NaN, 0 elsewhere.
+DECODE_SIGNATURE = signature(types.void, *[types.intp] * 7)
 
 
 @cache
 def decoder(fmt: Format, *, exponents: bool, flush: bool = False) -> int:
-    """Address of the function that fills a panel (:data:`DECODE_SIGNATURE`).
+    """Address of the function that decodes a panel of codes (:data:`DECODE_SIGNATURE`).
 
     Parameters
     ----------
@@ -176,21 +175,25 @@ def decoder(fmt: Format, *, exponents: bool, flush: bool = False) -> int:
         Whether to write exponents and to mark hot rows or columns.
     flush : bool
         Whether subnormals become zeros of their sign (not for fp64).
+
+    Returns
+    -------
+    int
+        0 where the codes are the values already.
     """
+    if fmt.width == 64 or (fmt.name == "fp32" and not (exponents or flush)):
+        return 0
     name = f"decode_{fmt.name}{'_exponents' * exponents}{'_flush' * flush}"
-    plain = fmt.width == 64 or (fmt.name == "fp32" and not (exponents or flush))
-    body = _decode_plain(fmt) if plain else _decode_body(fmt, exponents, flush)
+    body = _decode_body(fmt, exponents, flush)
     return compile_callback(body, DECODE_SIGNATURE, name).address
 
 
 def _decode_body(fmt: Format, exponents: bool, flush: bool) -> Callable:
-    gather, vector = gatherer(fmt.code_dtype.type), _vector_decoder(fmt, exponents, flush)
-    specials = _specials_decoder(fmt)
+    vector, specials = _vector_decoder(fmt, exponents, flush), _specials_decoder(fmt)
     code_type, exponent_kind = fmt.code_dtype.type, exponent_type(fmt)
 
-    def decode(source, sx, sy, nx, ny, px, codes, values, exponents_at, ld, hot_at, by_row):
+    def decode(codes, values, exponents_at, px, ld, hot_at, by_row):
         panel = pointer_to(codes, code_type)
-        gather(pointer_to(source, code_type), sx, sy, nx, ny, panel, ld, px)
         value, exponent = pointer_to(values, np.int32), pointer_to(exponents_at, exponent_kind)
         hot = pointer_to(hot_at, np.int8)
         special = 0
@@ -201,18 +204,6 @@ def _decode_body(fmt: Format, exponents: bool, flush: bool) -> Callable:
                 hot[i] = 0
         if special != 0:
             specials(panel, value, px, ld, hot, by_row, exponents)
-
-    return decode
-
-
-def _decode_plain(fmt: Format) -> Callable:
-    """Decode codes that are values already."""
-    code_type = fmt.code_dtype.type
-    gather = gatherer(code_type)
-
-    def decode(source, sx, sy, nx, ny, px, codes, values, exponents_at, ld, hot_at, by_row):
-        panel = pointer_to(values, code_type)
-        gather(pointer_to(source, code_type), sx, sy, nx, ny, panel, ld, px)
 
     return decode
 

@@ -22,7 +22,7 @@ from mfmamodels.kernels.cache import compile_callback
 from mfmamodels.kernels.driver import BLOCK_SIGNATURE, PANEL_K, Kernel
 from mfmamodels.kernels.lanes import LANES, pointer_to, shifted
 from mfmamodels.kernels.operands import NARROW_ZERO, WIDE_ZERO, is_narrow
-from mfmamodels.kernels.tiles import Operands, column_of_tiles, jit, lane_sums, pack, stack_array
+from mfmamodels.kernels.tiles import Operands, column_of_tiles, jit, lane_sums, packer, stack_array
 
 _MIN_NORMAL = 0x00800000  #: bits of float32's smallest normal number
 _SIGN = -1 << 31
@@ -31,7 +31,7 @@ _START = ir.IntType(64)(0)
 #: understating a smallest exponent only costs time.
 _NOTHING = 120
 #: Rows of a tile by two AVX2 registers: more would not leave room for half a group's sums.
-_HEIGHTS = (3, 1)
+_HEIGHTS = (3, 2)
 
 
 def is_covered(arith: Arithmetic) -> bool:
@@ -182,6 +182,7 @@ def _gemm_block(arith: Arithmetic) -> Callable:
         _can_underflow(arith),
     )
     width = 16
+    pack = packer(width)
     plain = column_of_tiles(_HEIGHTS, width, n, _group(n, False))
     strip = stack_array(np.float32, PANEL_K * width)
 
@@ -192,7 +193,7 @@ def _gemm_block(arith: Arithmetic) -> Callable:
             if flush:
                 _flush_c(pointer_to(acc, np.int32), ldc, rows, lanes)
             for j in range(0, lanes, width):
-                pack(shifted(pointer_to(b, np.float32), j), ldb, n * groups, width, packed)
+                pack(shifted(pointer_to(b, np.float32), j), ldb, n * groups, packed)
                 plain(pointer_to(a, np.float32), lda, packed, shifted(sums, j), ldc, rows, groups)
 
         return block
@@ -207,7 +208,7 @@ def _gemm_block(arith: Arithmetic) -> Callable:
         least = smallest_a(ea, lda, rows, n * groups) + smallest_b(eb, ldb, n * groups, lanes)
         nothing_underflows = exact_c and least - bits >= -126
         for j in range(0, lanes, width):
-            pack(shifted(pointer_to(b, np.float32), j), ldb, n * groups, width, packed)
+            pack(shifted(pointer_to(b, np.float32), j), ldb, n * groups, packed)
             if nothing_underflows:
                 plain(pointer_to(a, np.float32), lda, packed, shifted(sums, j), ldc, rows, groups)
             else:

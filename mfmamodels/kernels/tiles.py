@@ -187,7 +187,7 @@ def column_of_tiles(heights: tuple[int, int], width: int, group: int, emit: Emit
     @jit
     def run(a, lda, b, acc, ldc, rows, groups):
         row = 0
-        while row + tall <= rows:
+        while row + tall <= rows and rows - row != 2 * low:  # rather two low ones than 1 row left
             tall_tile(shifted(a, row * lda), lda, b, shifted(acc, row * ldc), ldc, groups)
             row += tall
         while row + low <= rows:
@@ -247,9 +247,22 @@ def lane_sums(group: int, emit: Emit) -> Callable:
     return run
 
 
-@jit
-def pack(source, ld, products, width, target):
-    """Copy a strip ``source[k * ld + 0..width]`` to ``target[k * width]``, converting its type."""
-    for k in range(products):
-        for i in range(width):
-            target[k * width + i] = source[k * ld + i]
+def packer(width: int) -> Callable:
+    """Make ``pack(source, ld, products, target)``: copy a strip of b to the width of a tile."""
+
+    @intrinsic
+    def move(typingctx, source, target):
+        def codegen(context, builder, sig, args):
+            vector = ir.VectorType(args[0].type.pointee, width).as_pointer()
+            row = builder.load(builder.bitcast(args[0], vector), align=4)
+            builder.store(row, builder.bitcast(args[1], vector), align=4)
+            return context.get_dummy_value()
+
+        return types.void(source, target), codegen
+
+    @jit
+    def pack(source, ld, products, target):
+        for k in range(products):
+            move(shifted(source, k * ld), shifted(target, k * width))
+
+    return pack
