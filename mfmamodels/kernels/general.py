@@ -33,7 +33,7 @@ from mfmamodels.accumulation import (
 from mfmamodels.kernels import general_aligned as aligned
 from mfmamodels.kernels.cache import enable_cache
 from mfmamodels.kernels.general_aligned import aligned_dot
-from mfmamodels.kernels.general_blocks import chain_dot, exact_dot, pairwise_dot
+from mfmamodels.kernels.general_blocks import PADDED_K, chain_dot, exact_dot, pairwise_dot
 from mfmamodels.kernels.general_wide import (
     DIRECTIONS,
     NO_LIMIT,
@@ -143,7 +143,7 @@ def _parameters(arithmetic: Arithmetic) -> tuple[tuple, tuple[int, ...], NDArray
 
 #: Below this many products a call stays on the calling thread.
 _SERIAL_LIMIT = 1 << 15
-_SCRATCH = (3, 64)  # at most 64 products in a block; an exact register has at most 26 limbs
+_SCRATCH = (4, 64)  # at most 64 products in a block; an exact register has at most 26 limbs
 
 
 def _kernel(function: Callable) -> Callable:
@@ -338,7 +338,8 @@ def _run(
     ]
     memory += [k, count, columns, *(x.ctypes.data for x in lists or ())]
     memory += [0] * (17 - len(memory))
-    arguments = (formats, (*kind[:4], padded, *kind[4:]), order, tuple(memory))
+    parameters = np.array((*kind[:PADDED_K], padded, *kind[PADDED_K:]), np.int64)
+    arguments = (formats, parameters, order, tuple(memory))
     kernel = _KERNELS[type(arithmetic.accumulation)]
     threads = min(count, numba.get_num_threads()) if count * k > _SERIAL_LIMIT else 1
     if threads == 1:

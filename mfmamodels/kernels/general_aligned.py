@@ -1,12 +1,15 @@
 """Sums of products aligned to the largest exponent, on integers, for any record.
 
-Arguments as in :mod:`mfmamodels.kernels.general_blocks`. A block's sum fits 64 bits: products have
+Arguments as in :mod:`mfmamodels.kernels.general_blocks`, whose ``scratch`` holds the products of a
+block here and is called ``terms``. A block's sum fits 64 bits: products have
 at most ``frac_bits + 2 <= 50`` bits after alignment, and there are at most 64 of them and c.
 """
 
 from __future__ import annotations
 
 from mfmamodels.kernels.general_blocks import (
+    HAS_MINUS_INFINITY,
+    HAS_PLUS_INFINITY,
     N_FMA,
     NAN_CODE,
     OUT_FRACTION,
@@ -19,7 +22,6 @@ from mfmamodels.kernels.general_blocks import (
     special_result,
 )
 from mfmamodels.kernels.general_wide import (
-    INFINITE,
     NO_LIMIT,
     TOP,
     add,
@@ -56,42 +58,37 @@ from mfmamodels.kernels.general_wide import (
 SECOND_NONE, BLIND, NORMALISED_SUM, SUBNORMAL_AWARE, NOT_LATE = range(5)
 
 
+# Rows of ``terms``, the scratch memory of a block: significands with sign (0 for a zero product),
+# sums of the operands' exponents, exponents of the lowest bits, exponents of the leading bits.
+SIGNIFICAND, EXPONENT, LOWEST_BIT, LEADING_BIT = range(4)
+
+
 @jit
-def aligned_dot(formats, kind, order, place, d, scratch):
+def aligned_dot(formats, kind, order, place, d, terms):
     """Blocks of aligned products, d entering each, or added after every LAST_PRODUCTS."""
-    out = formats[2]
     c = d
-    if kind[LAST_PRODUCTS]:
-        d = 0
+    d = first_sum(kind, d)
     for start in range(0, kind[PADDED_K], kind[N_FMA]):
-        specials = load_block(formats, kind, order, place, start, scratch)
-        number, sign, m, e = decode(d, out)
-        specials |= special_bit(number, sign)
-        if specials:
-            d = special_result(specials, kind[NAN_CODE], out)
-        elif kind[SECOND] == NOT_LATE:
-            d = early_block(kind, out, scratch, m * (1 - 2 * sign), e)
-        else:
-            d = late_block(kind, out, scratch, m * (1 - 2 * sign), e)
-        if kind[LAST_PRODUCTS] and (start + kind[N_FMA]) % kind[LAST_PRODUCTS] == 0:
-            # Both zeros count as +0 in the separate addition of c.
-            d = 0 if d & out[4] == 0 else d
-            c = 0 if c & out[4] == 0 else c
-            c = rounded_sum(out, kind[NAN_CODE], d, c, kind[LAST_ROUNDING])
-            d = 0
+        found = load_block(formats, kind[N_FMA], order, place, start, terms)
+        c, d = add_block(formats[2], kind, terms, found, start, c, d)
     return c if kind[LAST_PRODUCTS] else d
 
 
-@jit
-def load_block(formats, kind, order, place, start, scratch):
-    """Write significands (signed), exponents and lowest-bit exponents of a block's products.
+@inlined
+def first_sum(kind, c):
+    """Code of the sum that enters the first block."""
+    return 0 if kind[LAST_PRODUCTS] else c
 
-    Zero products get the significand 0. Returns the special terms, those beyond the limit included.
+
+@jit
+def load_block(formats, n_fma, order, place, start, terms):
+    """Write a block's products to ``terms``: all of it that no width decides.
+
+    Returns the special terms, and the highest leading bits of positive and of negative products.
     """
-    significand, exponent, lowest = scratch[0], scratch[1], scratch[2]
     fraction = formats[0][1] + formats[1][1]
-    specials = 0
-    for i in range(kind[N_FMA]):
+    specials, plus, minus = 0, -NO_LIMIT, -NO_LIMIT
+    for i in range(n_fma):
         k = start + i
         if order.size > 1:
             within = k % order.size
@@ -100,22 +97,55 @@ def load_block(formats, kind, order, place, start, scratch):
         b = operand_code(place, 2, formats[1], k)
         number, sign, m, e = exact_product(formats, 0, a, b)
         leading = bit_length(m) - 1 + e - fraction
-        if m != 0 and leading >= kind[PRODUCT_LIMIT]:
-            number = INFINITE
+        if m != 0 and sign:
+            minus = max(minus, leading)
+        elif m != 0:
+            plus = max(plus, leading)
         specials |= special_bit(number, sign)
-        significand[i] = m * (1 - 2 * sign)
-        lowest[i] = e - fraction
-        exponent[i] = leading if kind[NORMALISED] else e
-    return specials
+        terms[SIGNIFICAND][i] = m * (1 - 2 * sign)
+        terms[EXPONENT][i] = e
+        terms[LOWEST_BIT][i] = e - fraction
+        terms[LEADING_BIT][i] = leading
+    return specials, plus, minus
 
 
 @jit
-def largest_exponent(kind, scratch, group, largest):
+def add_block(out, kind, terms, found, start, c, d):
+    """Add the block that begins at ``start`` to d, and d to c where c comes last; both are codes.
+
+    ``found`` is what :func:`load_block` returned for the block.
+    """
+    specials, plus, minus = found
+    # Products beyond the limit are infinities.
+    if plus >= kind[PRODUCT_LIMIT]:
+        specials |= HAS_PLUS_INFINITY
+    if minus >= kind[PRODUCT_LIMIT]:
+        specials |= HAS_MINUS_INFINITY
+    number, sign, m, e = decode(d, out)
+    specials |= special_bit(number, sign)
+    if specials:
+        d = special_result(specials, kind[NAN_CODE], out)
+    elif kind[SECOND] == NOT_LATE:
+        d = early_block(kind, out, terms, m * (1 - 2 * sign), e)
+    else:
+        d = late_block(kind, out, terms, m * (1 - 2 * sign), e)
+    if kind[LAST_PRODUCTS] and (start + kind[N_FMA]) % kind[LAST_PRODUCTS] == 0:
+        # Both zeros count as +0 in the separate addition of c.
+        d = 0 if d & out[4] == 0 else d
+        c = 0 if c & out[4] == 0 else c
+        c = rounded_sum(out, kind[NAN_CODE], d, c, kind[LAST_ROUNDING])
+        d = 0
+    return c, d
+
+
+@jit
+def largest_exponent(kind, terms, group, largest):
     """Largest of the exponents of the group's nonzero products and a given one; bounded by e_min.
 
     The group is every INTERLEAVE-th product. -NO_LIMIT stands for nothing, given or as a result.
     """
-    significand, exponent = scratch[0], scratch[1]
+    significand = terms[SIGNIFICAND]
+    exponent = terms[LEADING_BIT if kind[NORMALISED] else EXPONENT]
     for i in range(group, kind[N_FMA], kind[INTERLEAVE]):
         if significand[i] != 0:
             largest = max(largest, exponent[i])
@@ -123,9 +153,9 @@ def largest_exponent(kind, scratch, group, largest):
 
 
 @jit
-def aligned_sum(kind, scratch, group, largest):
+def aligned_sum(kind, terms, group, largest):
     """Sum of the group's products cut FRAC_BITS below ``largest``, in units of that bit."""
-    significand, lowest = scratch[0], scratch[2]
+    significand, lowest = terms[SIGNIFICAND], terms[LOWEST_BIT]
     total = 0
     for i in range(group, kind[N_FMA], kind[INTERLEAVE]):
         shift = largest - kind[FRAC_BITS] - lowest[i]
@@ -142,25 +172,25 @@ def round_sum(kind, out, total, quantum):
 
 
 @jit
-def early_block(kind, out, scratch, c, e_c):
+def early_block(kind, out, terms, c, e_c):
     """Products and c (significand with sign, exponent), all aligned to the largest exponent."""
     group = kind[INTERLEAVE] - 1  # 0; a constant would make numba compile a second version
-    largest = largest_exponent(kind, scratch, group, e_c if c != 0 else -NO_LIMIT)
+    largest = largest_exponent(kind, terms, group, e_c if c != 0 else -NO_LIMIT)
     quantum = largest - kind[FRAC_BITS]
-    total = aligned_sum(kind, scratch, group, largest)
+    total = aligned_sum(kind, terms, group, largest)
     total += shift_round(c, quantum - (e_c - out[1]), kind[ALIGN_ROUNDING])
     return round_sum(kind, out, total, quantum)
 
 
 @jit
-def products_sum(kind, scratch):
+def products_sum(kind, terms):
     """Sum of the products and its exponent (of all, or of even and odd apart, then joined)."""
     total, joint = 0, -NO_LIMIT
     for group in range(kind[INTERLEAVE]):
-        own = largest_exponent(kind, scratch, group, -NO_LIMIT)
+        own = largest_exponent(kind, terms, group, -NO_LIMIT)
         if own == -NO_LIMIT:
             continue  # only zero products: takes no part
-        part = aligned_sum(kind, scratch, group, own)
+        part = aligned_sum(kind, terms, group, own)
         larger = max(own, joint)
         if joint > -NO_LIMIT:
             total = shift_round(total, larger - joint, kind[JOIN_ROUNDING])
@@ -170,9 +200,9 @@ def products_sum(kind, scratch):
 
 
 @jit
-def late_block(kind, out, scratch, c, e_c):
+def late_block(kind, out, terms, c, e_c):
     """Sum of the products, then c; whichever has the smaller exponent is shifted and rounded."""
-    total, largest = products_sum(kind, scratch)
+    total, largest = products_sum(kind, terms)
     quantum_c = e_c - out[1]
     if largest == -NO_LIMIT:
         return round_sum(kind, out, c, quantum_c)

@@ -9,7 +9,7 @@ Arguments that occur throughout:
 - ``kind``: parameters of the record, see the position names below;
 - ``place``: addresses and strides in bytes of one row of a and one column of b, and K;
 - ``d``: code of c, then of the blocks' results;
-- ``scratch``: working memory of the calling thread, a (3, n) array of int64.
+- ``scratch``: working memory of the calling thread, a (4, n) array of int64.
 """
 
 from __future__ import annotations

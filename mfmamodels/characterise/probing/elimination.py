@@ -24,7 +24,7 @@ from mfmamodels.formats import Rounding
 from mfmamodels.kernels import general
 from mfmamodels.kernels import general_aligned as aligned
 from mfmamodels.kernels.elimination import first_wrong
-from mfmamodels.kernels.general_blocks import OUT_FRACTION, PADDED_K, ROUNDING
+from mfmamodels.kernels.general_blocks import N_FMA, OUT_FRACTION, PADDED_K, ROUNDING
 from mfmamodels.kernels.general_wide import DIRECTIONS, NO_LIMIT
 
 #: Fields that can be varied in a grid, by name, with their position in the kernel's parameters.
@@ -182,14 +182,17 @@ class _Trial:
 
     def first_wrong(self, which: NDArray, rows: Rows) -> NDArray:
         """First row that each of some records gets wrong, or -1."""
-        if len(rows) == 0:
+        if len(rows) == 0 or which.size == 0:
             return np.full(which.size, -1, np.int64)
         k = rows.a.shape[1]
         kinds = self._kinds[which]
-        kinds[:, PADDED_K] = -(-k // self._run) * self._run
+        padded, n_fma = -(-k // self._run) * self._run, int(kinds[0, N_FMA])
+        kinds[:, PADDED_K] = padded
+        shape = len(rows), padded // n_fma
+        room = np.empty((*shape, 4, n_fma), np.int64), np.empty((*shape, 3), np.int64)
         memory = (rows.a.ctypes.data, *rows.a.strides, rows.b.ctypes.data, *rows.b.strides, k)
         codes = rows.c.astype(np.int64), rows.d.astype(np.int64)
-        return first_wrong(self._formats, kinds, np.asarray(self._order), memory, *codes)
+        return first_wrong(self._formats, kinds, np.asarray(self._order), memory, *codes, *room)
 
 
 def eliminate(

@@ -76,26 +76,34 @@ class Bench:
         kept = _fits(c, self.out)
         a = np.zeros((count, k), self.a.code_dtype)
         b = np.zeros((count, k), self.b.code_dtype)
-        # Only nonzero products are encoded: rows are long and sparse.
-        for position, exponent, sign, ma, mb in fields:
-            used = np.flatnonzero(np.broadcast_to(sign != 0, count))
-            position, exponent, sign, ma, mb = (
-                np.broadcast_to(x, count)[used] for x in (position, exponent, sign, ma, mb)
+        if fields:
+            self._write_products(
+                a, b, kept, *(_stacked(f, count) for f in zip(*fields, strict=True))
             )
-            ea, eb = self.split(exponent)
-            for codes, fmt, x in (
-                (a, self.a, np.ldexp(np.float64(sign) * ma, ea)),
-                (b, self.b, np.ldexp(np.float64(mb), eb)),
-            ):
-                fits = _fits(x, fmt)
-                kept[used] &= fits
-                with ieee_environment():
-                    codes[used, position] = encode_exact(np.where(fits, x, 0.0), fmt)
         with ieee_environment():
             c_codes = encode_exact(np.where(kept, c, 0.0), self.out)
         if kept.all():
             return (a, b, c_codes), kept
         return (a[kept], b[kept], c_codes[kept]), kept
+
+    def _write_products(self, a, b, kept, position, exponent, sign, ma, mb) -> None:
+        """Encode the operands of nonzero products (terms by rows), which are few in a row."""
+        term, row = np.nonzero(sign)
+        at = row, position[term, row]
+        sign, ma, mb = (np.float64(x[term, row]) for x in (sign, ma, mb))
+        ea, eb = self.split(exponent[term, row])
+        for codes, fmt, x in (
+            (a, self.a, np.ldexp(sign * ma, ea)),
+            (b, self.b, np.ldexp(mb, eb)),
+        ):
+            fits = _fits(x, fmt)
+            kept[row[~fits]] = False
+            with ieee_environment():
+                codes[at] = encode_exact(np.where(fits, x, 0.0), fmt)
+
+
+def _stacked(arrays: Sequence[NDArray], count: int) -> NDArray:
+    return np.stack([np.broadcast_to(x, count) for x in arrays])
 
 
 def _lowest(fmt: Format) -> int:
