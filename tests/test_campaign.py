@@ -11,6 +11,9 @@ from mfmamodels import tables
 from mfmamodels.characterise import campaign, ensembles, table_2
 from mfmamodels.characterise.ensembles import Mismatch, Outcome
 
+# One process computes what these tests share.
+pytestmark = pytest.mark.xdist_group("campaign")
+
 SHARE = 1e-5
 
 

@@ -6,6 +6,9 @@ import pytest
 import mfmamodels as mm
 from applications import digits
 
+# One process computes what these tests share.
+pytestmark = pytest.mark.xdist_group("digits")
+
 
 def _config(**changes):
     config = {name: spec["default"] for name, spec in digits.SCHEMA["properties"].items()}

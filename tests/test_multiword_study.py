@@ -25,6 +25,9 @@ from applications._published import printed, units_apart
 from mfmamodels import results
 from mfmamodels.formats import get_format
 
+# One process computes what these tests share.
+pytestmark = pytest.mark.xdist_group("multiword_study")
+
 PUBLISHED_FILES = {
     "fp16": "matmul_test_binary16_binary32_words_{}_model_{}.dat",
     "bf16": "matmul_test_bfloat16_binary32_words_{}_model_{}.dat",

@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+# One process computes what these tests share.
+pytestmark = pytest.mark.xdist_group("report")
+
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )

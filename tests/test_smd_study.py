@@ -13,6 +13,9 @@ from applications._smd_measures import largest_difference
 from applications._smd_record import PER_MATRIX, STATUSES
 from applications._smd_runs import Arithmetic, first_difference, on_core, to_input
 
+# One process computes what these tests share.
+pytestmark = pytest.mark.xdist_group("smd_study")
+
 xr = pytest.importorskip("xarray")
 
 SMALL = {"families": ["random"], "matrices": 2, "bins": 32, "max_iterations": 3}
