@@ -51,8 +51,8 @@ format: environment  ## put the sources into the common style
 	$(RUN) ruff format
 	$(RUN) snakefmt Snakefile rules
 
-lock:  ## resolve requirements.lock anew (needs uv: pip install uv)
-	uv pip compile pyproject.toml --extra dev --universal --generate-hashes --python-version 3.11 \
+lock: environment  ## resolve requirements.lock anew
+	$(RUN) uv pip compile pyproject.toml --extra dev --universal --generate-hashes --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --no-header --upgrade --output-file requirements.lock
 
 clean-env:  ## remove .venv; results and figures stay

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from itertools import chain
 
 import numpy as np
@@ -220,9 +220,7 @@ def exact_products(
     counts = list(counts)
     made = steps(max(counts))
     fmt, (rows, n), columns = words.format, words.a.shape[1:], words.b.shape[2]
-    every = np.arange(1 << fmt.width, dtype=fmt.code_dtype)
-    # Values of codes scaled down by u^s: what `shifted` would give, decoded.
-    tables = [decode(shifted(every, fmt.precision * s, fmt), fmt) for s in range(max(counts))]
+    tables = [_scaled_values(fmt, s) for s in range(max(counts))]
     sums = {step: np.zeros((rows, columns)) for step in made}
     for start in range(0, n, _STRIP):
         part = slice(start, min(start + _STRIP, n))
@@ -231,6 +229,13 @@ def exact_products(
         for j, k in made:
             sums[j, k] += _looked_up(tables[j + k], left[j]) @ right[k]
     return {p: reduce(np.add, (sums[step] for step in steps(p, order))) for p in counts}
+
+
+@cache
+def _scaled_values(fmt: Format, s: int) -> NDArray[np.float64]:
+    """Values of all codes after they were scaled down by u^s."""
+    every = np.arange(1 << fmt.width, dtype=fmt.code_dtype)
+    return decode(shifted(every, fmt.precision * s, fmt), fmt)
 
 
 def _looked_up(table: NDArray[np.float64], codes: NDArray) -> NDArray[np.float64]:

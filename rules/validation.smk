@@ -7,7 +7,7 @@ PACKAGE = package_digest()
 FINDINGS = [
     f"results/validation/{name}.part{part}.json"
     for name in campaign.TESTS
-    for part in range(campaign.parts(name))
+    for part in range(campaign.parts(name, CONFIG["validation"]["share"]))
 ]
 TABLES = ["table_1", "table_2", "validation"]
 TABLE_FILES = expand("results/tables/{table}.{suffix}", table=TABLES, suffix=SUFFIXES)

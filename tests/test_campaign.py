@@ -51,8 +51,17 @@ def test_nine_tests_of_the_papers_sizes():
         staged = name.startswith("MI300X")
         assert rows["exponent_mantissa"] == (10**7 if staged else 10**6)
         assert rows["exponent_mantissa_subnormal"] == rows["bits"] == 10**6
-    with pytest.raises(ValueError, match="share is 0"):
-        campaign.tasks(mm.core("MI100/fp16"), 0)
+    for share in (0, 1001):
+        with pytest.raises(ValueError, match=f"share is {share}; allowed"):
+            campaign.tasks(mm.core("MI100/fp16"), share)
+
+
+def test_more_rows_than_the_papers_are_more_jobs_not_longer_ones():
+    cores = {name: mm.core(name) for name in campaign.TESTS}
+    rows = {n: sum(t.rows for t in campaign.tasks(core, 14)) for n, core in cores.items()}
+    jobs = {n: campaign.parts(n, 14) for n in cores}
+    assert sum(rows.values()) > 10**9 and sum(jobs.values()) == 196
+    assert max(rows[n] / jobs[n] for n in cores) < 7 * 10**6
 
 
 def test_no_mismatch_and_every_stage_is_seen(found, tmp_path):

@@ -7,46 +7,24 @@ by line, in a copy of the tree, so that files a page adds are found by being the
 
 import doctest
 import importlib
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 
 import pytest
 import yaml
+from _tree import blocks, copy_tree, environment
 
 PAGES = ["README.md", "docs/first_core.md", "docs/add_a_study.md", "docs/add_a_core.md",
          "docs/cluster.md", "docs/developers.md", "docs/paper.md", "docs/design.md"]  # fmt: skip
-_BLOCK = re.compile(r"(?:<!-- (file|after): (\S+) -->\n)?```(\w+)\n(.*?)```", re.S)
-_COPIED = ["mfmamodels", "applications", "config", "rules", "scripts", "profiles", "Snakefile",
-           "Makefile", "benchmarks", "environment.yml", "requirements.lock", "pyproject.toml",
-           "README.md", "examples"]  # fmt: skip
+# Blocks of one page see the files of those before: one process does them all, on one tree.
+pytestmark = pytest.mark.xdist_group("docs")
 
 
 @pytest.fixture(scope="module")
 def tree(root, tmp_path_factory):
-    """A copy of the project in which pages may write."""
-    folder = tmp_path_factory.mktemp("tree")
-    ignore = shutil.ignore_patterns("__pycache__", ".snakemake")
-    for name in _COPIED:
-        source = root / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=ignore)
-        elif source.exists():
-            shutil.copy(source, folder / name)
-    return folder
-
-
-def _blocks(root, page):
-    return _BLOCK.findall((root / page).read_text(encoding="utf-8"))
-
-
-def _environment(tree):
-    bin_folder = os.path.dirname(sys.executable)
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHON": sys.executable,
-            "PATH": os.pathsep.join([bin_folder, os.environ["PATH"]])}  # fmt: skip
+    return copy_tree(root, tmp_path_factory.mktemp("tree"))
 
 
 def _planned(command):
@@ -61,7 +39,7 @@ def _planned(command):
 
 def _run(command, tree):
     words = _planned(command)
-    done = subprocess.run(words, cwd=tree, env=_environment(tree), capture_output=True, text=True,
+    done = subprocess.run(words, cwd=tree, env=environment(tree), capture_output=True, text=True,
                           timeout=300)  # fmt: skip
     assert done.returncode == 0, f"$ {command}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
 
@@ -76,14 +54,14 @@ def _doctest(text, tree, page):
         "sys.exit(bool(failed) or not tried)\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=tree, text=True,
-                          env=_environment(tree), capture_output=True, timeout=300)  # fmt: skip
+                          env=environment(tree), capture_output=True, timeout=300)  # fmt: skip
     assert done.returncode == 0, f"{page}\n{done.stdout[-4000:]}{done.stderr[-2000:]}"
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_code_blocks_work(page, root, tree):
     examples = []
-    for role, name, language, text in _blocks(root, page):
+    for role, name, language, text in blocks(root / page):
         if language == "python" and role == "file":
             (tree / name).write_text(text, encoding="utf-8")
         elif language == "python" and role == "after":
