@@ -6,6 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from mfmamodels.kernels.cache import cache_folder
+
 _COPIED = ["mfmamodels", "applications", "config", "rules", "scripts", "profiles", "Snakefile",
            "Makefile", "benchmarks", "environment.yml", "requirements.lock", "pyproject.toml",
            "README.md", "examples"]  # fmt: skip
@@ -30,7 +32,12 @@ def blocks(path: Path) -> list[tuple[str, str, str, str]]:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """Variables with which commands run this Python and the tree's packages."""
+    """Variables with which commands run this Python and the tree's packages.
+
+    Kernels are found by a digest of their sources: a copy can use those compiled already.
+    """
     bin_folder = os.path.dirname(sys.executable)
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHON": sys.executable,
-            "PATH": os.pathsep.join([bin_folder, os.environ["PATH"]])}  # fmt: skip
+    variables = {**os.environ, "PYTHONPATH": str(tree), "PYTHON": sys.executable,
+                 "PATH": os.pathsep.join([bin_folder, os.environ["PATH"]])}  # fmt: skip
+    compiled = cache_folder()
+    return variables if compiled is None else variables | {"NUMBA_CACHE_DIR": str(compiled.parent)}

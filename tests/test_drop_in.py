@@ -18,7 +18,7 @@ published_data: ""
 validation: {share: 0.001}
 compare: {cores: [EX1/fp16, B200/fp16], shape: [4, 4, 64], studies: [harmonic]}
 studies:
-  harmonic: {cores: [EX1/fp16, B200/fp16], terms: [10, 300]}
+  harmonic: {cores: [EX1/fp16, B200/fp16], terms: [10, 5000]}
 """
 TARGETS = ["figure_harmonic", "compare", "results/claims.html"]
 
@@ -60,7 +60,7 @@ pytestmark = pytest.mark.xdist_group("drop_in")
 def test_results_and_figures_of_the_new_study_on_the_new_core(tree):
     for stem in ("EX1_fp16", "B200_fp16"):
         with xr.open_dataset(tree / f"results/harmonic/{stem}.nc", engine="h5netcdf") as data:
-            assert data["error"].shape == (2,) and float(data["error"].max()) > 0
+            assert data["error"].shape == (2,) and 0 < float(data["error"][1]) < 1e-3
     for suffix in ("png", "pdf"):
         assert (tree / f"figures/figure_harmonic.{suffix}").stat().st_size > 1000
 
