@@ -94,7 +94,7 @@ def _error_figure(data: xr.Dataset, ozaki: xr.Dataset | None = None) -> Figure:
         if default:
             _draw_limits(axes, of_words)
         if ozaki is not None:
-            _draw_ozaki(axes, ozaki)
+            _draw_ozaki(axes, ozaki, labelled=axes is panels[-1])
         for device, name in printed_cores(data).items():
             _draw_device(axes, of_words.error.sel(core=name), device)
         axes.set_title("1 word" if p == 1 else f"{p} words")
@@ -136,17 +136,21 @@ def _draw_device(axes: Axes, errors: xr.DataArray, device: str) -> None:
         )
 
 
-def _draw_ozaki(axes: Axes, ozaki: xr.Dataset) -> None:
+def _draw_ozaki(axes: Axes, ozaki: xr.Dataset, *, labelled: bool) -> None:
+    """Draw a curve per number of slices, the same in all panels; named beside the last one."""
     for q in ozaki.slices.values:
         middle = ozaki.ozaki.sel(slices=q).median("draw")
         axes.plot(ozaki.n, middle, **_OZAKI)
-        axes.annotate(
-            f"{q} slices",
-            (float(ozaki.n[0]), float(middle[0])),
-            xytext=(0, 2),
-            textcoords="offset points",
-            fontsize=6,
-        )
+        if labelled:
+            axes.annotate(
+                f"{q} slices",
+                (1, float(middle[-1])),
+                xycoords=("axes fraction", "data"),
+                xytext=(3, 0),
+                textcoords="offset points",
+                verticalalignment="center",
+                fontsize=6,
+            )
 
 
 def _legend(devices: Iterable[str], more: Mapping[str, dict]) -> tuple[list, list]:

@@ -13,8 +13,9 @@ products are *un-normalised*, with significands in [0, 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from mfmamodels.formats import Format, Rounding
@@ -287,6 +288,18 @@ class Arithmetic:
     out: Format
     accumulation: Accumulation
     nan: int
+
+    # Records are keys of caches that every product asks, so their hash is kept. It does not go to
+    # other processes, whose strings have other hashes.
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, f.name) for f in fields(self)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     def __post_init__(self) -> None:
         if not isinstance(self.accumulation, FmaChain | ExactSum | PairwiseSum | AlignedSum):

@@ -83,6 +83,8 @@ class Core(Arithmetic):
     default_out: bool = True
     evidence: tuple[Evidence, ...] = (Evidence(Level.UNVERIFIED, "defined by the user"),)
 
+    __hash__ = Arithmetic.__hash__  # the kept one; the decorator would make another
+
     @property
     def name(self) -> str:
         """Name that :func:`mfmamodels.core` understands, for a core of the catalogue."""

@@ -130,7 +130,9 @@ class Format:
 
     def is_type(self, dtype: np.dtype) -> bool:
         """Whether arrays of this type are in this format: ``dtype == self.dtype``, but quick."""
-        return dtype.isnative and dtype.name == self.dtype_name
+        if "dtype" in self.__dict__:
+            return dtype == self.dtype
+        return dtype.isnative and dtype.name == self.dtype_name and dtype == self.dtype
 
     @cached_property
     def code_dtype(self) -> np.dtype:

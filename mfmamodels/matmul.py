@@ -48,6 +48,10 @@ class Multiplier:
         b = as_codes(b, self.arithmetic.b, "B")
         shape = _matmul_shape(a.shape, b.shape)
         c = _addend(c, self.arithmetic.out, "C", shape)
+        if a.ndim == b.ndim == 2:
+            out = np.empty(shape, self.arithmetic.out.code_dtype)
+            self.backend.gemm(self.arithmetic, a, b, c, out)
+            return out.view(self.arithmetic.out.dtype)
         a2 = a[None, :] if a.ndim == 1 else a
         b2 = b[:, None] if b.ndim == 1 else b
         full = (*np.broadcast_shapes(a2.shape[:-2], b2.shape[:-2]), a2.shape[-2], b2.shape[-1])
@@ -95,6 +99,8 @@ def _matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
             f"A has shape {a} and B {b}: the last dimension of A ({a[-1]}) "
             f"and the {'only' if len(b) == 1 else 'last but one'} of B ({inner}) differ"
         )
+    if len(a) == len(b) == 2:
+        return a[0], b[1]
     try:
         batch = np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:

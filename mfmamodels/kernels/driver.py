@@ -140,9 +140,20 @@ def _check_out(out: NDArray, fmt: Format, shape: tuple[int, ...]) -> None:
         raise ValueError("out has to be C-contiguous, aligned and writeable")
 
 
-def _strides(array: NDArray) -> tuple[int, ...]:
-    """Strides in elements."""
-    return tuple(stride // array.itemsize for stride in array.strides)
+def _place(array: NDArray | None) -> tuple[int, ...]:
+    """Address and strides in elements of an operand; zeros for a matrix that is not there."""
+    if array is None:
+        return 0, 0, 0
+    return array.ctypes.data, *(stride // array.itemsize for stride in array.strides)
+
+
+# Entries of a plan that a call fills in, in this order. The rows of b in dots are its columns.
+_SIZES = [chunks.M, chunks.N, chunks.K, chunks.STRIP, chunks.SPLITS, chunks.A, chunks.A_ROW,
+          chunks.A_K]  # fmt: skip
+_GEMM = np.array([*_SIZES, chunks.B, chunks.B_K, chunks.B_COL, chunks.C, chunks.C_ROW,
+                  chunks.C_COL, chunks.OUT])  # fmt: skip
+_DOTS = np.array([*_SIZES, chunks.B, chunks.B_COL, chunks.B_K, chunks.C, chunks.C_COL,
+                  chunks.C_ROW, chunks.OUT])  # fmt: skip
 
 
 #: numba's pool takes work from one thread at a time.
@@ -180,11 +191,7 @@ def gemm(
     strips, threads = -(-n // strip), _threads(m * n * k)
     splits = min(m, threads // gcd(strips, threads))
     plan = _template(arith, kernel, False).copy()
-    _fill(plan, M=m, N=n, K=k, STRIP=strip, SPLITS=splits, OUT=out.ctypes.data)
-    _fill(plan, A=a.ctypes.data, **dict(zip(("A_ROW", "A_K"), _strides(a), strict=True)))
-    _fill(plan, B=b.ctypes.data, **dict(zip(("B_K", "B_COL"), _strides(b), strict=True)))
-    if c is not None:
-        _fill(plan, C=c.ctypes.data, **dict(zip(("C_ROW", "C_COL"), _strides(c), strict=True)))
+    plan[_GEMM] = (m, n, k, strip, splits, *_place(a), *_place(b), *_place(c), out.ctypes.data)
     _run(plan, False, strips * splits, threads)
 
 
@@ -202,9 +209,6 @@ def dots(
     threads = _threads(rows * k)
     tasks = 1 if threads == 1 else min(4 * threads, -(-rows // DOTS_STRIP))
     plan = _template(arith, kernel, True).copy()
-    _fill(plan, M=1, N=rows, K=k, STRIP=DOTS_STRIP, SPLITS=tasks, OUT=out.ctypes.data)
-    _fill(plan, A=a.ctypes.data, **dict(zip(("A_ROW", "A_K"), _strides(a), strict=True)))
-    _fill(plan, B=b.ctypes.data, **dict(zip(("B_COL", "B_K"), _strides(b), strict=True)))
-    if c is not None:
-        _fill(plan, C=c.ctypes.data, C_COL=_strides(c)[0])
+    addend = (*_place(c), 0) if c is not None else (0, 0, 0)
+    plan[_DOTS] = (1, rows, k, DOTS_STRIP, tasks, *_place(a), *_place(b), *addend, out.ctypes.data)
     _run(plan, True, tasks, threads)
