@@ -379,25 +379,21 @@ def diagram(panels: Sequence[Panel], width: float | None = TWO_COLUMNS) -> Figur
     return figure
 
 
-def _panel(name: str, title: str) -> Panel:
-    return Panel(title, core(name))
-
-
 def figures() -> dict[str, list[Panel]]:
     """Panels of Figures 1 to 3 by name."""
     return {
         "figure_1": [
-            _panel("MI100/fp16", "fp16"),
-            _panel("MI100/bf16", "bf16"),
-            _panel("MI100/fp32", "fp32"),
+            Panel("fp16", core("MI100/fp16")),
+            Panel("bf16", core("MI100/bf16")),
+            Panel("fp32", core("MI100/fp32")),
         ],
         "figure_2": [
-            _panel("MI250/fp16", "fp16, bf16 (_1k)"),
-            _panel("MI250/bf16", "bf16"),
+            Panel("fp16, bf16 (_1k)", core("MI250/fp16")),
+            Panel("bf16", core("MI250/bf16")),
         ],
         "figure_3": [
-            _panel("MI300X/fp16", "fp16, bf16"),
-            _panel("MI300X/xf32", "xf32"),
-            _panel("MI300X/e4m3fnuz", "8-bit formats"),
+            Panel("fp16, bf16", core("MI300X/fp16")),
+            Panel("xf32", core("MI300X/xf32")),
+            Panel("8-bit formats", core("MI300X/e4m3fnuz")),
         ],
     }
